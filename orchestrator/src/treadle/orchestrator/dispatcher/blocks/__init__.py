@@ -1,1 +1,1 @@
-"""Where blocks are: served to other hosts, copied to the store, removed, and named when they are lost."""
+"""Blocks: served to other hosts, copied to the store, removed, and named when they are lost."""

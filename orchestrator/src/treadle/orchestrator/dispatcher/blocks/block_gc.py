@@ -1,7 +1,11 @@
-"""Blocks that nothing reads any more are removed while their run goes on: those of loop iterations from shared memory,
-of segments too when there is no room for more, and those of attempts that lost against their rival also from the store.
+"""Garbage collection of blocks while their run goes on: three sorts of block are removed once nothing reads them.
 
-What is removed can be made again (a lost block takes back its commit): removing too early costs time, never a result.
+blocks of                                  removed from                  when
+loop iterations                            shared memory                 the next iteration is on record
+segments                                   shared memory                 shared memory is full
+attempts that lost against their rival     shared memory and the store   the winner is on record
+
+A removed block can be made again: a lost block takes back its commit. So an early removal costs time, never a result.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ class Tidier:
     """Removes the blocks of an iteration once the one after it is over and safely on record."""
 
     def __init__(self, host: HostFolder | None, folder: str) -> None:
-        """`folder`: the run's, in that of the host."""
+        """`folder`: the run's folder within the host folder."""
         self._host, self._folder = host, folder
         self._due: list[tuple[int, str, frozenset[str]]] = []
 
@@ -39,7 +43,7 @@ class Tidier:
             self._due.append((mark, f"{loop}-{iteration - 1}", kept))
 
     async def tidy(self, writer: LedgerWriter) -> None:
-        """Remove what is due; what cannot be removed stays."""
+        """Remove the blocks that are due. A block that cannot be removed stays."""
         ready = [due for due in self._due if writer.wrote(due[0])]
         if ready:
             self._due = [due for due in self._due if not writer.wrote(due[0])]
@@ -57,9 +61,9 @@ class Tidier:
 
 
 class Reclaimer:
-    """Makes room once shared memory is full: blocks of segments whose readers are all closed go.
+    """Makes room once shared memory is full: removes the blocks of segments whose readers are all closed.
 
-    Only those that were made first: what was lost and made again stays, or a run might make it again and again.
+    It removes only first generations. A block that was lost and made again stays, or a run might make it again forever.
     """
 
     def __init__(self, files: RunFiles, graph: Graph, blocks: Blocks) -> None:
@@ -68,7 +72,7 @@ class Reclaimer:
         self._reclaimed: set[str] = set()
 
     def note(self, segment: Segment, name: str, outcome: Outcome) -> None:
-        """A block of a segment, called `name` in the loops around it, is committed: is it where it should be?"""
+        """A block of a segment, called `name` in the loops around it, is committed. Reclaim if it missed its host."""
         block = outcome.block
         is_elsewhere = segment.put == "host" and block is not None and block.locations == ("store",)
         if is_elsewhere and self._blocks.host is not None and name not in self._asked:
@@ -76,7 +80,7 @@ class Reclaimer:
             asyncio.get_running_loop().run_in_executor(None, self.reclaim, self._blocks.host)
 
     def reclaim(self, host: HostFolder) -> None:
-        """Blocking. What cannot be removed stays."""
+        """Remove the blocks of segments that were read. Blocking. A block that cannot be removed stays."""
         try:
             read = [node.id for node in self._graph.nodes if self._may_go(node)]
             for segment in read:
@@ -92,7 +96,7 @@ class Reclaimer:
         return mine and self._files.generation(node.id) == 1 and self._is_read(node)
 
     def _is_read(self, node: Node) -> bool:
-        """Whether something reads it, and all of that is closed; what passes it on must have been read itself."""
+        """Whether the node has readers and all of them are closed. A reader that passes data on must itself be read."""
         readers = [one for one in self._graph.nodes if node.id in one.data]
         return bool(readers) and all(map(self._is_over, readers))
 
@@ -107,10 +111,10 @@ class Reclaimer:
 
 
 def remove_losers(files: RunFiles, host: HostFolder | None, segment: str, won: Mapping[int, Outcome]) -> None:
-    """Remove what other attempts at these partitions have put, none of which runs any more. Blocking.
+    """Remove the blocks of losing attempts at these partitions. None of those attempts runs any more. Blocking.
 
-    An attempt that was killed has told nobody what it put: it is known by its name, and put where the winner has. What
-    cannot be removed stays.
+    A killed attempt has not reported its blocks. They are found by name, in the places where the winner's blocks are.
+    A block that cannot be removed stays.
     """
     blocks = [block for one in won.values() for block in (one.block, one.failed_items) if block is not None]
     places = {place.partition(":")[0] for block in blocks for place in block.locations}

@@ -1,4 +1,4 @@
-"""The driver's side of direct exchange between hosts: it serves its host's blocks, and says where in each run."""
+"""The driver's side of direct exchange between hosts: it serves its host's blocks and announces the address to runs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from treadle.primitives.stores.store import Store
 from ...planner.transport import Figures
 
 LATELY = 3600.0
-"""Seconds for which the loss of a host counts."""
+"""Seconds for which `lost_lately` counts the loss of a host."""
 
 
 class Hosts:
-    """This host among those that share a run. Blocking; safe to call from several threads."""
+    """This host, as one of several that share a run. Blocking; safe to call from several threads."""
 
     def __init__(self, store: Store, key: bytes, folder: HostFolder, address: str) -> None:
-        """Serve the blocks of `folder` at `address`, and say so to every run that has some here already.
+        """Serve the blocks of `folder` at `address`, and announce it to every run that already has blocks here.
 
         Raises UsageError for an address that cannot be listened at, StoreError.
         """
@@ -39,24 +39,24 @@ class Hosts:
         return self._server.address
 
     def measure(self) -> None:
-        """Find out what store and link cost here."""
+        """Measure the cost of the store and of the link from here."""
         from .latency_probe import measure
 
         self.figures = measure(self._store, self._folder, self._key, self.address)
 
     def announce(self, run: str) -> None:
-        """Tell the other hosts of a run where this one is; again after a restart."""
+        """Publish this host's address to the other hosts of a run; again after a restart."""
         from treadle.primitives.peers import announce
 
         announce(self._store, run, self._run_key(run), self._folder.host_id, self.address)
 
     def lost(self, host: str) -> None:
-        """Blocks on that host are gone."""
+        """Count the loss of a host with its blocks."""
         if host != self._folder.host_id:
             self._lost[host] = time.monotonic()
 
     def took(self, names: Collection[str], slices: Iterable[Slice]) -> None:
-        """Blocks of these names, of those that a partition reads, are gone with the hosts they were on."""
+        """Of `slices`, which a partition reads, the blocks called `names` are gone: count the loss of their hosts."""
         for place in {place for one in slices if one.name in names for place in one.locations}:
             if place.startswith("host:"):
                 self.lost(place.removeprefix("host:"))

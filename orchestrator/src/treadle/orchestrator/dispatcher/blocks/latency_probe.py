@@ -1,4 +1,4 @@
-"""What one request to the store, and to a peer, costs here. Measured once, when a driver starts."""
+"""The cost of one request to the store, and to a peer, from this host. Measured once, when a driver starts."""
 
 from __future__ import annotations
 

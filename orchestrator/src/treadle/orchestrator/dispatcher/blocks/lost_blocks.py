@@ -1,9 +1,9 @@
-"""Names of lost blocks on their way through a history, which holds few: many of one segment are a list in the store.
+"""Names of lost blocks in a workflow history. A history holds few, so many names become a list in the store.
 
-runs/<run>/lost/<digest>   the names of blocks of one segment, of a wide one those of one task group
+runs/<run>/lost/<digest>   the names of blocks of one segment, or of one task group of a wide segment
 
-A list stands where the name of a block does, and is named like one (`each/7.lost.<digest>`, 7 being the partition of
-its first block). So whoever asks of which segment or task group a block is gets the answer for all of the list.
+The name of a list replaces the names of its blocks and looks like one of them (`each/7.lost.<digest>`, where 7 is the
+partition of its first block). So a lookup of the segment or task group of such a name is right for the whole list.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ...run_store.run_files import RunFiles
 from ...scheduler.task_groups import partition_of, segment_of
 
 FEW = 1000
-"""Names that travel as they are."""
+"""Up to this many names travel as they are."""
 _SIGN = "lost"
-"""Where the name of a block has the number of the attempt."""
+"""Replaces the attempt number in the name of a list."""
 
 
 def condense(files: RunFiles, graph: Graph, blocks: Collection[str]) -> set[str]:
-    """The names, or those of lists. Blocking. Raises StoreError."""
+    """The names themselves, or the names of lists that hold them. Blocking. Raises StoreError."""
     if len(blocks) <= FEW:
         return set(blocks)
     sizes = {node.id: node.group for node in graph.nodes if isinstance(node, Segment)}
@@ -38,7 +38,7 @@ def condense(files: RunFiles, graph: Graph, blocks: Collection[str]) -> set[str]
 
 
 def expand(files: RunFiles, names: Iterable[str]) -> tuple[str, ...]:
-    """The blocks that `condense` was given. Blocking. Raises CorruptError, StoreError."""
+    """The block names that `condense` was given. Blocking. Raises CorruptError, StoreError."""
     return tuple(dict.fromkeys(block for name in names for block in _blocks(files, name)))
 
 

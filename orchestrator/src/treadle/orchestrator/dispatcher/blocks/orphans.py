@@ -1,7 +1,7 @@
-"""Shared memory of homes that are no more: of temporary ones, say. Nobody else would ever give it back.
+"""Folders in shared memory whose home was removed, such as a temporary home. Only this sweep frees their memory.
 
-The folder of each home in shared memory names the home, and its driver holds a lock on that name: what a container
-shares of the memory of its host, but not of its files, is told from a home that was removed.
+Each home's folder in shared memory names its home, and the driver holds a lock on that file. A container may share
+its host's memory but not its files: the lock distinguishes its home, invisible here, from a removed home.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MARK = ".home"
 
 
 def claim(host: HostFolder, home: Path) -> None:
-    """Say whose the folder is, and that it is in use for as long as `host` lives. Raises OSError."""
+    """Write the home's path into the folder, and mark it in use for as long as `host` lives. Raises OSError."""
     descriptor = os.open(host.root / MARK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     weakref.finalize(host, os.close, descriptor)
     fcntl.flock(descriptor, fcntl.LOCK_SH)
@@ -28,7 +28,7 @@ def claim(host: HostFolder, home: Path) -> None:
 
 
 def remove_strays_of_user(parent: Path) -> list[str]:
-    """The strays of `parent`, and of the folders of single homes beside it (`Home.host_root`), with those folders.
+    """Remove the strays of `parent` and of the folders of single homes beside it (`Home.host_root`); their names.
 
     Raises OSError.
     """
@@ -45,7 +45,7 @@ def remove_strays_of_user(parent: Path) -> list[str]:
 
 
 def remove_strays(folder: Path) -> list[str]:
-    """Remove the folders whose home does not exist and that no driver uses; their names. Raises OSError."""
+    """Remove each folder whose home does not exist and that no driver uses. Return their names. Raises OSError."""
     return sorted(entry.name for entry in os.scandir(folder) if _is_stray(Path(entry.path)) and _removed(entry.path))
 
 

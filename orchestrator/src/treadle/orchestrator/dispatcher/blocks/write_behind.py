@@ -15,7 +15,7 @@ from treadle.primitives.errors import CorruptError, MissingError
 from ...plan.plan import Segment
 
 AT_ONCE = 4
-"""Copies under way; enough to hide the latency of a store, few enough to leave it to others."""
+"""Copies under way: enough to hide a store's latency, few enough to leave most of the store to the tasks."""
 _log = logging.getLogger(__name__)
 
 
@@ -29,7 +29,7 @@ class Copies:
 
     @staticmethod
     def of(segment: Segment, blocks: Blocks, committed: Iterable[Outcome]) -> Copies | None:
-        """Those of a segment, begun for what is committed already; None where it wants none."""
+        """A copier for the segment, started for the blocks that are already committed; None if it needs no copies."""
         if segment.policy.durability != "segment" or segment.put != "host":
             return None
         copies = Copies(blocks)
@@ -38,18 +38,18 @@ class Copies:
         return copies
 
     def add(self, outcome: Outcome) -> None:
-        """Begin to copy a committed block, unless the store has it or it travels inline."""
+        """Start to copy a committed block, unless the store has it or it travels inline."""
         block = outcome.block
         if block is not None and not {"store", "inline"} & set(block.locations):
             self._tasks[outcome.partition] = spawn(self._copy(block))
 
     async def finished(self) -> tuple[int, ...]:
-        """Partitions whose block the store has now. Raises StoreError when it does not take one."""
+        """Partitions whose block is now in the store. Raises StoreError when the store refuses a block."""
         done = await asyncio.gather(*self._tasks.values())
         return tuple(partition for partition, copied in zip(self._tasks, done, strict=True) if copied)
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Start no more copies."""
         for task in self._tasks.values():
             task.cancel()
 

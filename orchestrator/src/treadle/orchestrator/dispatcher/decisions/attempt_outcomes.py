@@ -30,9 +30,9 @@ from ...plan.plan import Policy
 MAXIMUM_LOSSES = 10
 """Worker losses of one partition before it counts as poison."""
 MAXIMUM_CRASHES = 30
-"""Driver deaths during one partition before it counts as poison; more than losses, since whatever runs then is hit."""
+"""Driver deaths during one partition before it counts as poison; more than losses, as each death hits all that runs."""
 _STEEPEST, _STEPS = 1e5, 60
-"""Of a back-off: beyond them a pause is the longest one there may be, and a float could not hold it."""
+"""Limits of a back-off's base and exponent. Beyond them the pause is the maximum interval, and a float may overflow."""
 
 _WITHOUT_ATTEMPT = {
     FailureClass.THROTTLED,
@@ -42,27 +42,27 @@ _WITHOUT_ATTEMPT = {
 }
 
 _WITHOUT_BLAME = {FailureClass.THROTTLED, FailureClass.WORKER_LOST}
-"""What the partition itself has no part in, until it happens too often."""
+"""Failures that the partition did not cause, until they happen too often."""
 
 
 class Past(Struct, frozen=True):
-    """Attempts that there were before, by partition, as the ledger has them."""
+    """Earlier attempts by partition, as the ledger has them."""
 
     starts: Mapping[int, int] = {}
-    """Number of the newest one."""
+    """Number of the newest attempt."""
     spent: Mapping[int, int] = {}
-    """Those that count against maximumAttempts."""
+    """Attempts that count against maximumAttempts."""
     losses: Mapping[int, int] = {}
-    """Those whose worker was lost."""
+    """Attempts whose worker was lost."""
     crashes: Mapping[int, int] = {}
-    """Those that an earlier driver's death cut off."""
+    """Attempts that an earlier driver's death cut off."""
 
 
 NOTHING = Past()
 
 
 class Verdict(Struct, frozen=True):
-    """What a failure came to."""
+    """The decision about a failure: whether it is final, and whether the attempt counts."""
 
     failure: Failure
     final: bool
@@ -70,7 +70,7 @@ class Verdict(Struct, frozen=True):
 
 
 class Budgets:
-    """What the partitions of a segment have used up."""
+    """The attempts, losses and memory that the partitions of a segment have used up."""
 
     def __init__(self, policy: Policy, past: Past) -> None:
         self._policy = policy
@@ -80,15 +80,15 @@ class Budgets:
         self._memory: dict[int, int] = {}
 
     def memory(self, partition: int) -> int:
-        """Bytes that its next attempt may allocate; 0: the slot's own limit."""
+        """Bytes that the partition's next attempt may allocate; 0: the slot's own limit."""
         return self._memory.get(partition, self._policy.memory_start)
 
     def is_last(self, partition: int) -> bool:
-        """No attempt would follow a failure of its next one."""
+        """Whether a failure of the partition's next attempt would be final."""
         return self._spent[partition] + 1 >= self._maximum_attempts
 
     def judge(self, failure: Failure) -> Verdict:
-        """The attempt counts from now on."""
+        """Count the failed attempt and decide what its failure means."""
         partition, losses = failure.partition, 0
         spent = failure.failure not in _WITHOUT_ATTEMPT
         if spent:
@@ -114,7 +114,7 @@ class Budgets:
         return Verdict(failure, final, spent)
 
     def pause(self, failure: Failure) -> float:
-        """Seconds before the partition is tried again, after a failure that was judged."""
+        """Seconds before the partition is tried again, after `judge` has seen the failure."""
         if failure.failure is FailureClass.WORKER_LOST:
             return 0.0
         policy, partition = self._policy, failure.partition
@@ -123,7 +123,7 @@ class Budgets:
         return min(policy.initial_interval * factor, policy.maximum_interval)
 
     def _grown(self, failure: Failure) -> Failure:
-        """The failure of an attempt that ran out of memory; it says what the next one gets, when that is more."""
+        """The failure of an attempt that ran out of memory. Its message names the next attempt's memory if it grew."""
         now = self.memory(failure.partition)
         if not 0 < now < self._policy.memory_max:
             return failure
@@ -133,14 +133,14 @@ class Budgets:
 
 
 def crashed(partition: int, attempt: int) -> Failure:
-    """A partition that drivers died with."""
+    """The failure of a partition during which drivers died too often."""
     how = f"the driver died {MAXIMUM_CRASHES} times while it ran"
     text = f"{how}; see that it does not exhaust the machine, then: treadle resume"
     return Failure(partition, attempt, FailureClass.POISON, how, message=text, retryable=False)
 
 
 def unknown_outcome(partition: int, attempt: int) -> Failure:
-    """A non-idempotent attempt that a dead driver left behind: nobody knows whether it took effect."""
+    """The failure of a non-idempotent attempt that a dead driver left behind: it may or may not have taken effect."""
     how = "the driver died while it ran, and the stage is not idempotent"
     text = "its outcome is unknown; check the effect, then: treadle resume --assume done|retry"
     return Failure(partition, attempt, FailureClass.UNKNOWN_OUTCOME, how, message=text, retryable=False)

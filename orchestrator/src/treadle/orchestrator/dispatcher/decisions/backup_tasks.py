@@ -1,8 +1,8 @@
-"""Which partitions get a second attempt beside the one that runs: the backup tasks of MapReduce. Pure.
+"""Second attempts at slow partitions: the backup tasks of MapReduce. Pure.
 
-Towards the end of a segment one slow attempt holds up everybody (Dean and Ghemawat, OSDI 2004, section 3.6). Once half
-of the partitions are done, an attempt that has taken three times their median is a straggler; a slot that nobody else
-wants runs its partition too, and whoever delivers first counts. Blocks are named after attempts, so the two never meet.
+Near the end of a segment one slow attempt delays the whole job (Dean and Ghemawat, OSDI 2004, section 3.6). Once half
+of the partitions are done, an attempt that has taken three times their median is a straggler. A slot without other work
+runs the straggler's partition too; the first delivery counts. Blocks are named after attempts, so they never collide.
 """
 
 from __future__ import annotations
@@ -10,37 +10,37 @@ from __future__ import annotations
 from bisect import insort
 
 LEAST_PARTITIONS = 10
-"""Fewer say little about what is usual."""
+"""Fewer durations make a poor median."""
 TIMES_MEDIAN = 3.0
 LEAST_SECONDS = 0.5
-"""An attempt is no straggler before: a second one would not be faster."""
+"""An attempt younger than this is no straggler: a second attempt would not be faster."""
 
 
 class Backups:
-    """The clock of every slot, and which partitions run twice."""
+    """Durations of partitions, the start time in every slot, and the partitions that run twice."""
 
     def __init__(self) -> None:
         self._seconds: list[float] = []
-        """Of finished partitions, ascending."""
+        """Durations of finished partitions, ascending."""
         self._under_way: dict[str, tuple[int, float]] = {}
         """slot -> (partition, since when)."""
         self.twice: set[int] = set()
-        """Partitions of which a second attempt was begun."""
+        """Partitions that were given a second attempt."""
 
     def begins(self, slot: str, partition: int, now: float) -> None:
         self._under_way[slot] = (partition, now)
 
     def finishes(self, slot: str, now: float) -> None:
-        """The partition under way is done."""
+        """The slot's partition is done."""
         _, since = self._under_way.pop(slot)
         insort(self._seconds, now - since)
 
     def leaves(self, slot: str) -> None:
-        """The partition under way ended otherwise."""
+        """The slot's partition ended without an outcome."""
         self._under_way.pop(slot, None)
 
     def straggler(self, total: int, now: float) -> int | None:
-        """The partition that has run for longest, if that is too long and it runs once; None: there is no such.
+        """The partition that has run for longest, if it is a straggler and runs once; otherwise None.
 
         It counts as doubled from now on. `total`: partitions of the segment.
         """
@@ -51,7 +51,7 @@ class Backups:
         return due[1]
 
     def wakes_at(self, total: int) -> float | None:
-        """When the next partition becomes a straggler, as far as is known now."""
+        """When the next partition becomes a straggler, by the durations known now."""
         due = self._overdue_since(total)
         return due[0] if due else None
 

@@ -1,12 +1,11 @@
 """Which partition of a segment runs next. Pure: the clock is passed in.
 
-A partition is `pending`, `delayed` (until its back-off is over), `running`, `committed` or `failed` (finally); what an
-ended attempt means for it is decided in `verdicts`.
+A partition is `pending`, `delayed` (until its back-off is over), `running`, `committed` or `failed` (finally). The
+module `attempt_outcomes` decides what an ended attempt means for it.
+A partition that takes far too long runs a second time in a free slot (see `backup_tasks`). The first delivery counts;
+the other attempt is a rival, to be killed.
 
-A partition that takes far too long runs a second time in a slot that is free (see backups); whoever delivers first
-counts, and the other attempt is a rival that is to be killed.
-
-A finally failed partition does not stop the others, so that all errors are seen; the segment stops early once the first
+A finally failed partition does not stop the others, so that all errors are seen. The segment stops early once the first
 ten final failures are one and the same error.
 """
 
@@ -38,7 +37,7 @@ class Attempt(Struct, frozen=True):
     partition: int
     number: int
     final: bool
-    """No attempt would follow a failure of this one."""
+    """A failure of this attempt would be final."""
 
 
 class Assignment(Struct, frozen=True):
@@ -62,7 +61,7 @@ class Dispatch:
         tolerated: Mapping[str, Tolerance] | None = None,
         quorum: int = 0,
     ) -> None:
-        """`preferred`: partition -> the slot that has decoded its input. `quorum`: so many are enough; 0: all."""
+        """`preferred`: partition -> the slot that has decoded its input. `quorum`: partitions that suffice; 0: all."""
         self._policy, self._sizes, self._quorum = policy, sizes, quorum
         self._starts = dict(past.starts)
         self._budgets = Budgets(policy, past)
@@ -76,12 +75,12 @@ class Dispatch:
         self._running: dict[str, deque[int]] = {}
         self._backups = Backups()
         self.twice = self._backups.twice
-        """Partitions that ran beside themselves."""
+        """Partitions that were given a second attempt."""
         self._won: set[int] = set()
         self._committed = self._total = 0
         self.failed: dict[int, Failure] = {}
         self._errors: set[tuple[str, str, str]] = set()
-        """Different ones among those."""
+        """Distinct errors among the final failures."""
         self.lost: set[str] = set()
         self.limit = policy.max_concurrency
         self._stopping = False
@@ -92,11 +91,11 @@ class Dispatch:
             else:
                 self._queue(partition)
 
-    # -- what is seen from outside
+    # -- queries
 
     @property
     def idle(self) -> bool:
-        """Nothing runs."""
+        """Whether nothing runs."""
         return not self._running
 
     @property
@@ -105,16 +104,16 @@ class Dispatch:
 
     @property
     def stopped(self) -> bool:
-        """No further partition will be handed out, though some may run."""
+        """Whether no further partition will be handed out. Some may still run."""
         return self._stopping or self._enough()
 
     @property
     def over(self) -> bool:
-        """Nothing runs and nothing will; or a quorum is met, and what still runs is not wanted any more."""
+        """Whether nothing runs and nothing will, or a quorum is met. Then running attempts are not wanted any more."""
         return self._enough() or (self.idle and (self.stopped or not (self._waiting() or self._delayed)))
 
     def wakes_at(self) -> float | None:
-        """When the next delayed partition is due, or one that runs becomes a straggler, if it may begin then."""
+        """When the next delayed partition is due, or a running partition becomes a straggler that may get a backup."""
         if not self._may_begin():
             return None
         late = self._backups.wakes_at(self._total) if self._may_double() else None
@@ -146,7 +145,7 @@ class Dispatch:
         return self._assign(slot, chosen, memory, now)
 
     def backup(self, slot: str, now: float) -> Assignment | None:
-        """A second attempt at a straggler, for a slot that nobody has anything else for."""
+        """A second attempt at a straggler, for a slot that has no other work."""
         if not (self._may_begin() and self._may_double()):
             return None
         partition = self._backups.straggler(self._total, now)
@@ -155,17 +154,17 @@ class Dispatch:
         return self._assign(slot, [partition], self._budgets.memory(partition), now)
 
     def rivals(self, partition: int) -> list[str]:
-        """Slots that are at a partition which was delivered; their tasks are to be killed."""
+        """Slots that run a partition which was already delivered; their tasks are to be killed."""
         if partition not in self.twice:
             return []
         return [slot for slot, running in self._running.items() if partition in running]
 
     def unknown(self, partition: int, attempt: int) -> None:
-        """A non-idempotent attempt that a dead driver left behind: nobody knows whether it took effect."""
+        """Fail a non-idempotent attempt that a dead driver left behind: it may or may not have taken effect."""
         self._fail(unknown_outcome(partition, attempt))
 
     def done(self, slot: str, outcome: Outcome, now: float) -> bool:
-        """The slot delivered; False when the outcome is not wanted any more."""
+        """The slot delivered an outcome; False when the outcome is not wanted any more."""
         running = self._running.get(slot)
         if not running or outcome.partition not in running:
             return False
@@ -184,10 +183,10 @@ class Dispatch:
         self._stopping |= self._records.add(outcome)
 
     def failed_attempt(self, slot: str, failure: Failure, now: float) -> Verdict | None:
-        """A partition failed; it is queued again or failed finally. Partition -1: the one under way.
+        """A partition failed: queue it again or fail it finally. Partition -1: the partition under way in the slot.
 
-        None: a rival has delivered it, or the slot is not at it. While a rival runs, that one decides what the failure
-        means.
+        Returns None if a rival has delivered the partition, or the slot does not run it. While a rival runs, the
+        rival's end decides what the failure means.
         """
         running = self._running.get(slot)
         if failure.partition < 0 and running:
@@ -210,7 +209,7 @@ class Dispatch:
         return verdict
 
     def ended(self, slot: str) -> list[int]:
-        """The task is over; partitions it never reported are queued again and returned."""
+        """The task is over. Queue again the partitions that it never reported, and return them."""
         self._backups.leaves(slot)
         ended = self._running.pop(slot, ())
         rest = [partition for partition in ended if partition not in self._won and not self.rivals(partition)]
@@ -230,14 +229,14 @@ class Dispatch:
         return Assignment(tuple(self._attempt(partition) for partition in partitions), memory)
 
     def _leave(self, slot: str, partition: int, now: float) -> None:
-        """The slot is done with the partition, and goes on to the next one of its task."""
+        """The slot is done with the partition and goes on to the next one of its task."""
         running = self._running[slot]
         running.remove(partition)
         if running:
             self._backups.begins(slot, running[0], now)
 
     def _may_begin(self) -> bool:
-        """Another task; where not, the end of one is what changes that."""
+        """Whether another task may start. While it may not, only the end of a task changes that."""
         return not (self.stopped or (self.limit and len(self._running) >= self.limit))
 
     def _may_double(self) -> bool:
@@ -259,7 +258,7 @@ class Dispatch:
         (self._pending if slot is None else self._for_slot.setdefault(slot, deque())).append(partition)
 
     def _take(self, slot: str) -> int | None:
-        """The slot's own partitions first, then anybody's, then the longest queue of another slot."""
+        """First the slot's own partitions, then those without a preferred slot, then another slot's longest queue."""
         own = self._for_slot.get(slot)
         if own:
             self._preferring -= 1
@@ -272,7 +271,7 @@ class Dispatch:
         return max(self._for_slot.values(), key=len).pop()
 
     def _more(self, slot: str, first: int, memory: int) -> Sequence[int]:
-        """Further partitions for the task of `first`; none where one must not wait behind another."""
+        """Further partitions for the task of `first`; none where a partition must not wait behind another."""
         if self._quorum or not self._policy.idempotent:
             return ()
         chosen: list[int] = []

@@ -1,4 +1,4 @@
-"""Records that finally failed, against what a stage tolerates. Pure."""
+"""Finally failed records, compared with a stage's tolerance. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...plan.plan import Tolerance
 
 
 class FailedRecords:
-    """Counts of the committed partitions, by stage."""
+    """Record counts of the committed partitions, by stage."""
 
     def __init__(self, tolerated: Mapping[str, Tolerance]) -> None:
         self._tolerated = tolerated
@@ -20,7 +20,7 @@ class FailedRecords:
         self._first: dict[str, str] = {}
 
     def add(self, outcome: Outcome) -> bool:
-        """Whether a count, which is judged at once, is exceeded."""
+        """Count an outcome. Whether a limit that is judged at once is now exceeded."""
         self._first = {**outcome.first_failed, **self._first}
         for stage, count in outcome.counts.items():
             self._entered[stage] += count.entered
@@ -28,7 +28,7 @@ class FailedRecords:
         return any(0 <= tolerance.count < self._failed[stage] for stage, tolerance in self._tolerated.items())
 
     def problem(self) -> str:
-        """What was exceeded, percentages included; empty: nothing."""
+        """The exceeded limit, percentages included; empty: none."""
         for stage, tolerance in self._tolerated.items():
             failed, entered = self._failed[stage], self._entered[stage]
             first = f"; the first: {self._first[stage]}" if stage in self._first else ""

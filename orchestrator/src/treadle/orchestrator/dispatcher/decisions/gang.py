@@ -1,17 +1,17 @@
 """A gang: n partitions that run together, and fail or are committed as one. Pure: the clock is passed in.
 
-To the table of `dispatch` a gang is a single partition: one attempt, one failure, one budget. What is added here is how
-n slots become one attempt:
+`Dispatch` sees a gang as a single partition: one attempt, one failure, one budget. This module adds how n slots become
+one attempt:
 
     waits     -- n slots are there -->        runs, a partition in each
     runs      -- every outcome is there -->   committed, all in one record of the ledger
-    runs      -- a member failed -->          breaks: the others are ended, what they made does not count
+    runs      -- a member failed -->          breaks: the other members are ended, their outcomes do not count
     breaks    -- every slot is free -->       judged, by the failure that came first; waits again, or has failed
 
-A failure that only follows from another one (a member's channel lost its partner) comes first when its news is faster
-than the other's. So it ends the others only after `GRACE`, within which the cause takes its place.
+A failure that only follows from another one (a member's channel lost its partner) may be reported before its cause. So
+it ends the other members only after `GRACE`; a cause that is reported within that time replaces it.
 
-n slots are taken all or none (see `pool`): of two gangs that want the same slots neither can hold a part of them. That
+n slots are taken all or none (see `slot_pool`): two gangs that want the same slots never hold a part of them each. This
 is gang scheduling (Ousterhout 1982) without time slices.
 """
 
@@ -30,16 +30,16 @@ from .dispatch import Assignment, Dispatch
 from .task_sizing import TaskSizes
 
 GRACE = 5.0
-"""Seconds that the others may still run after a failure that follows from another one."""
+"""Seconds that the other members may still run after a failure that follows from another one."""
 _ALL = "gang"
 """The slot of a gang, to `Dispatch`."""
 
 
 class GangDispatch(Dispatch):
-    """The state of one gang under way. Its limit of concurrency is its size, whatever else is asked for."""
+    """The state of one gang under way. Its limit of concurrency is its size, regardless of the policy."""
 
     def __init__(self, policy: Policy, past: Past = NOTHING, *, committed: bool = False) -> None:
-        """What was before is by partition, as the ledger has it; that of one gang differs only by older plans."""
+        """`past` is by partition, as the ledger has it. Members of a gang differ in it only under older plans."""
         counts = (past.starts, past.spent, past.losses, past.crashes)
         super().__init__(policy, () if committed else (0,), TaskSizes(1), Past(*map(_as_one, counts)))
         self.size = policy.gang
@@ -50,14 +50,14 @@ class GangDispatch(Dispatch):
         self._outcomes: dict[int, Outcome] = {}
         self._cause: Failure | None = None
 
-    # -- what is seen from outside
+    # -- queries
 
     @property
     def running(self) -> int:
         return len(self._members)
 
     def wanted(self, now: float) -> int:
-        """Slots to be given at once: the size of the gang when it is due to start, else none."""
+        """Slots to be given at once: the gang's size when it is due to start, otherwise 0."""
         self._release(now)
         return self.size if self._waiting() and not self.stopped else 0
 
@@ -83,7 +83,7 @@ class GangDispatch(Dispatch):
         return Assignment((msgspec.structs.replace(attempt, partition=partition),), self._assignment.memory)
 
     def delivered(self, outcome: Outcome) -> tuple[Outcome, ...]:
-        """A member's outcome is there: every outcome, in order, once all are."""
+        """Add a member's outcome. Returns every outcome, in order, once all members have delivered."""
         if self._cause is not None:
             return ()
         self._outcomes[outcome.partition] = outcome
@@ -93,14 +93,14 @@ class GangDispatch(Dispatch):
         return tuple(self._outcomes[partition] for partition in range(self.size))
 
     def broke(self, slot: str, failure: Failure) -> bool:
-        """A member failed: whether the others are to be ended now; otherwise after GRACE."""
+        """A member failed. Whether to end the other members now; otherwise they are ended after GRACE."""
         failure = msgspec.structs.replace(failure, partition=self._members[slot])
         if self._cause is None or (self._cause.followed and not failure.followed):
             self._cause = failure
         return not self._cause.followed
 
     def ended(self, slot: str) -> list[int]:
-        """A slot is free again. Once all are, an attempt that was cut off without a failure is queued again."""
+        """A slot is free again. Once all are free, an attempt that was cut off without a failure is queued again."""
         partition = self._members.pop(slot)
         if self._members:
             return []
@@ -109,7 +109,7 @@ class GangDispatch(Dispatch):
         return [partition]
 
     def verdict(self, slot: str, now: float) -> Verdict | None:
-        """What the attempt came to, when `slot` is the last of it and a member failed; asked before `ended`."""
+        """The verdict on the attempt, if `slot` is its last slot and a member failed. Call it before `ended`."""
         if self._cause is None or set(self._members) - {slot}:
             return None
         judged = self.failed_attempt(_ALL, msgspec.structs.replace(self._cause, partition=0), now)

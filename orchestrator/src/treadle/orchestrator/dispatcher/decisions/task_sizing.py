@@ -6,17 +6,17 @@ import math
 from collections.abc import Mapping
 
 TASK_SECONDS = 0.2
-"""A task holds about so much work, once durations are known: small enough to balance, large enough to amortise."""
+"""A task holds about this much work once durations are known: small enough to balance, large enough to amortise."""
 TASK_LEAST_SECONDS = 0.002
-"""Partitions shorter than that share a task: what its message costs would be most of their time."""
+"""Shorter partitions share a task: the cost of a message would be most of their time."""
 TASK_PARTITIONS = 500
-"""Most partitions in one task."""
+"""Maximum of partitions in one task."""
 _FIRST = 16
-"""Most partitions in one task while nobody knows how long they take."""
+"""Maximum of partitions in one task while durations are unknown."""
 
 
 class TaskSizes:
-    """How large the tasks of a segment are, by what is known of its partitions so far."""
+    """The sizes of a segment's tasks, from the durations of its partitions so far."""
 
     def __init__(
         self,
@@ -29,7 +29,8 @@ class TaskSizes:
         weights: Mapping[int, int] | None = None,
     ) -> None:
         """`pace`: seconds that a partition took in the iteration before; 0: not known. `time_limit`: seconds that a
-        task may take, `timeout`: a partition; 0: no limit. `room`: how much of `weights`, by partition, a task holds.
+        task may take; `timeout`: seconds that a partition may take; 0: no limit. `room`: sum of `weights`, by
+        partition, that a task may hold.
         """
         self._slots = max(1, slots)
         self._pace, self._time_limit, self._timeout = pace, time_limit, timeout
@@ -38,11 +39,11 @@ class TaskSizes:
         self.room = room
 
     def weight(self, partition: int) -> int:
-        """What it takes of the room."""
+        """The partition's share of `room`."""
         return self._weights.get(partition, 0)
 
     def took(self, seconds: float) -> None:
-        """A partition is done."""
+        """A partition is done after `seconds`."""
         self._done += 1
         self._seconds += seconds
 

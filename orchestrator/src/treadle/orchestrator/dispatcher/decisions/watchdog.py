@@ -1,9 +1,9 @@
-"""Which slots are stuck: what the pool believes of each slot, compared with what the slot says. Pure.
+"""Stuck slots, found by comparing the pool's belief about each slot with the slot's own report. Pure.
 
-    the pool believes            the slot says      after PATIENCE seconds
-    a task runs in it            no task, another   `LOST`: the task ends as `worker lost`, and the slot is reset
+    the pool believes            the slot reports   after PATIENCE seconds
+    a task runs in it            no or another task `LOST`: the task ends as `worker lost`, and the slot is reset
     no task runs in it           a task             `STRAY`: the slot is reset
-    it was told to end its task  anything           `STUCK`: the slot is out of service until it has ended
+    it should be ending its task anything           `STUCK`: the slot is out of service until its task has ended
 
 The clock is passed in. A pause between two looks counts for `LONGEST_STEP` seconds at most: a driver that was itself
 stopped for a minute has not seen its slots disagree for a minute.
@@ -17,13 +17,13 @@ from enum import Enum
 from msgspec import Struct
 
 PATIENCE = 30.0
-"""Seconds for which the two may disagree. Killing a worker that holds much memory takes a while."""
+"""Seconds that pool and slot may disagree. Killing a worker that holds much memory takes a while."""
 LONGEST_STEP = 10.0
-"""Seconds that one pause between two looks counts at most."""
+"""Maximum of seconds that one pause between two looks counts."""
 
 
 class Finding(Enum):
-    """What is wrong with a slot."""
+    """The fault of a slot."""
 
     LOST = "lost"
     STRAY = "stray"
@@ -36,13 +36,13 @@ class Seen(Struct, frozen=True):
     believed: str
     """Id of the task that the pool believes to run there; empty: none."""
     said: str
-    """Id of the task that the slot says it has; empty: none."""
+    """Id of the task that the slot reports; empty: none."""
     ending: bool = False
-    """The slot was told to end its task, or to reset."""
+    """The slot was ordered to end its task, or to reset."""
 
     @property
     def finding(self) -> Finding | None:
-        """What it amounts to, if it stays so."""
+        """The fault that the slot has if this state lasts."""
         if self.ending:
             return Finding.STUCK
         if self.believed == self.said:
@@ -65,7 +65,7 @@ class Watchdog:
         self._last: float | None = None
 
     def look(self, slots: Mapping[str, Seen], now: float) -> dict[str, Finding]:
-        """Slots that have been wrong in the same way for as long as patience lasts. `now`: monotonic seconds."""
+        """Slots whose fault has lasted for the whole patience. `now`: monotonic seconds."""
         step = 0.0 if self._last is None else min(max(now - self._last, 0.0), LONGEST_STEP)
         self._last = now
         before, self._doubts = self._doubts, {}
