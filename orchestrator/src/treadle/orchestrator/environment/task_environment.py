@@ -1,4 +1,4 @@
-"""Which environment variables tasks see (docs/operating.md, "What tasks find").
+"""Which environment variables tasks see (docs/operating.md, "Environment variables of tasks").
 
 On the embedded default they must not depend on the command that happened to start the driver. So tasks get a fixed
 base, the variables named here, and those of the profile. A command whose values of the named ones differ does not use
