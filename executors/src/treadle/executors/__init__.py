@@ -1,4 +1,4 @@
-"""treadle's task runtime and the places where tasks run."""
+"""treadle's task runtime, and the executors that run tasks."""
 
 from typing import TYPE_CHECKING
 
@@ -11,5 +11,5 @@ if TYPE_CHECKING:
     from .isolated.executor import IsolatedExecutor as IsolatedExecutor
     from .local.executor import LocalExecutor as LocalExecutor
 
-# Workers import this package too, and must be ready in milliseconds.
+# Imported on first use: workers import this package too, and must start within milliseconds.
 __getattr__ = late(__name__, {"LocalExecutor": ".local.executor", "IsolatedExecutor": ".isolated.executor"})

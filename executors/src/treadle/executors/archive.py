@@ -1,4 +1,4 @@
-"""Archives of code."""
+"""Reproducible zip archives of code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def zipped(entries: Mapping[str, bytes], mode: int) -> bytes:
-    """Sorted, of one date and of one mode: the same bytes for the same entries."""
+    """A zip archive of `entries` (path -> content). All entries have one fixed date and the mode `mode`, and are
+    sorted, so equal entries give equal bytes."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in sorted(entries):

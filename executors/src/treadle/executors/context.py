@@ -1,4 +1,5 @@
-"""What a user function may ask about the attempt it is part of: `def f(record, *, context: Context)`."""
+"""The context of the current attempt, passed to user functions that ask for it: `def f(record, *, context:
+Context)`."""
 
 from __future__ import annotations
 
@@ -25,59 +26,61 @@ if TYPE_CHECKING:
 
 
 _PROGRESS_INTERVAL = 1.0
-"""Seconds between two lines of progress in the log."""
+"""Minimum seconds between two lines of progress in the log."""
 
 
 class Checkpoint:
-    """A few bytes that outlive the attempt: the next attempt at the same partition of the same stage loads them.
+    """A few bytes that outlive the attempt. The next attempt at the same partition of the same stage loads them.
 
-    The last `save` wins. A function that uses it must give the same result from every checkpoint it saves.
+    The last `save` wins. A function that uses checkpoints must return the same result from every checkpoint it saves.
     """
 
     def __init__(self, objects: SealedStore, name: str) -> None:
         self._objects, self._name = objects, name
 
     def load(self) -> bytes | None:
-        """What was saved last, or None. Raises CorruptError when it is not what `save` wrote, or StoreError."""
+        """The bytes saved last, or None. Raises CorruptError when they differ from the bytes that `save` wrote, or
+        StoreError."""
         try:
             return bytes(self._objects.get(self._name))
         except MissingError:
             return None
 
     def save(self, data: bytes) -> None:
-        """Keep `data` durably, instead of what was saved before. Raises StoreError."""
+        """Store `data` durably, replacing the bytes saved before. Raises StoreError."""
         self._objects.put(self._name, data)
 
 
 class Context:
-    """One stage's view of one attempt at one partition."""
+    """The view that one stage has of one attempt at one partition."""
 
     def __init__(self, job: Job, stage: str, partition: int, attempt: int, store: Store, key: bytes) -> None:
         self.run = job.run
         self.workflow = job.workflow
         self.started = job.started
-        """First start of the run, RFC 3339, UTC; the same on every attempt and resumption."""
+        """Time of the run's first start, RFC 3339, UTC. It is the same for every attempt and after every resumption."""
         self.seed = job.seed
         self.stage = stage
-        """With its iteration path, such as `lloyd[3].assign`."""
+        """Includes the iteration path, for example `lloyd[3].assign`."""
         self.partition = partition
         self.attempt = attempt
         self.find_record: Callable[[], RecordPlace] = RecordPlace
-        """What `record` asks; the runtime sets it."""
+        """Finds the place that `record` returns; the runtime sets it."""
         self._store, self._key = store, key
         self._reported = 0.0
 
     @property
     def record(self) -> RecordPlace:
-        """Where the record stands that the function was called with: worked out when it is asked for.
+        """The place in its source of the record that the function was called with. It is computed on access.
 
-        Raises StoreError or DataError when the line or row must be looked up in a file that cannot be read any more.
+        Raises StoreError or DataError when finding the line or row needs a file that can no longer be read.
         """
         return self.find_record()
 
     @cached_property
     def rng(self) -> Generator:
-        """A NumPy generator seeded by (seed of the spec; stage, iteration path, partition) and nothing else."""
+        """A NumPy generator. Its seed depends on the spec's seed, the stage, the iteration path and the partition
+        only."""
         from treadle.primitives.shuffling import seeds
 
         return seeds.rng(self.seed, self.stage, self.partition)
@@ -90,7 +93,7 @@ class Context:
         return attempt_logger(f"{self.stage}[{self.partition}]")
 
     def progress(self, done: int, total: int | None = None) -> None:
-        """Note in the log, at most once a second, how far the function is."""
+        """Write the progress of the function to the log, at most once a second."""
         now = time.monotonic()
         if now - self._reported >= _PROGRESS_INTERVAL:
             self._reported = now
@@ -98,11 +101,11 @@ class Context:
 
     @cached_property
     def tmp(self) -> Path:
-        """An empty folder of this attempt's own, removed after it."""
+        """An empty folder for this attempt alone, removed after the attempt."""
         import tempfile
         from pathlib import Path
 
-        return Path(tempfile.mkdtemp(prefix=f"treadle-{os.getpid()}-"))  # known to the guard of this process
+        return Path(tempfile.mkdtemp(prefix=f"treadle-{os.getpid()}-"))  # found by the orphan guard
 
     @cached_property
     def checkpoint(self) -> Checkpoint:
@@ -112,7 +115,7 @@ class Context:
         return Checkpoint(SealedStore(self._store, self._key), name)
 
     def close(self) -> None:
-        """Remove the temporary folder, if there is one."""
+        """Remove the temporary folder if it exists."""
         if "tmp" in self.__dict__:
             from shutil import rmtree
 

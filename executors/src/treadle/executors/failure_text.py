@@ -1,9 +1,9 @@
-"""One line for an error, from what is kept of it."""
+"""An error as one line of text, from its stored parts."""
 
 
 def error_text(error: str, message: str, place: str = "") -> str:
-    """An error for people: `orders.csv, line 17: ValueError: no number`. What treadle itself raises says all in its
-    message."""
+    """A readable error: `orders.csv, line 17: ValueError: no number`. For treadle's own errors the message alone is
+    complete."""
     if place and not message.startswith(place):
         return f"{place}: {error_text(error, message)}"
     if not error or (message and error.startswith("treadle.")):

@@ -1,4 +1,4 @@
-"""From an exception to what the dispatcher needs to know of it: one table, one traceback format."""
+"""Converts exceptions into the fields of a failure report: one table of classes, one traceback format."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from .redaction import Redactor
 
 _OURS = (os.path.dirname(__file__), os.path.dirname(primitives.__file__))
 _MESSAGE_LIMIT = 4096
-"""Characters of a message; the traceback has all of it."""
+"""Characters of a message; the traceback holds the full message."""
 
 
 class StageFailed(BaseException):
-    """User code of a stage failed; `__cause__` is what it raised.
+    """User code of a stage failed; `__cause__` is the exception it raised.
 
-    Not an Exception: it may pass through the user function of a fused later stage, which must not handle it.
+    It is not an Exception: it may pass through the user function of a fused later stage, which must not catch it.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class StageFailed(BaseException):
         super().__init__(stage, position)
         self.stage = stage
         self.position = position
-        """Index of the record in the stage's input; None: the partition as a whole."""
+        """Index of the record in the stage's input. None: the failure concerns the whole partition."""
         self.error = error
         self.retryable = retryable
         self.place = place
@@ -47,22 +47,22 @@ class StageFailed(BaseException):
 
 
 class InputFailed(BaseException):
-    """What the partition reads could not be read; not an Exception for the same reason."""
+    """The partition's input could not be read. It is not an Exception, for the same reason as StageFailed."""
 
     def __init__(self, error: TreadleError | MemoryError, lost: tuple[str, ...] = ()) -> None:
         super().__init__(lost)
         self.error = error
         self.lost = lost
-        """Names of the blocks that are corrupt or gone."""
+        """Names of the corrupt or missing blocks."""
 
 
 def is_loss(error: BaseException) -> bool:
-    """Whether the block must be made again."""
+    """Whether the block is lost and must be recomputed."""
     return isinstance(error, CorruptError | MissingError)
 
 
 FROM_ANOTHER_MEMBER = (MemberLost, ReduceFailed)
-"""What a channel raises because of somebody else."""
+"""Errors that a channel raises because another member failed."""
 _TABLE: tuple[tuple[type[BaseException], FailureClass, bool], ...] = (
     (MemoryError, FailureClass.OUT_OF_MEMORY, True),
     (CorruptError, FailureClass.CORRUPT, True),
@@ -74,10 +74,11 @@ _TABLE: tuple[tuple[type[BaseException], FailureClass, bool], ...] = (
 
 
 def classify(error: BaseException) -> tuple[FailureClass, str, bool]:
-    """(class, how it was determined, whether another attempt may help) of what ended an attempt.
+    """Return (class, how it was determined, whether another attempt may help) for the error that ended an attempt.
 
-    What user code raises is wrapped in StageFailed: whatever its type, running out of memory apart, it is a user
-    error, unless it only tells of another member of the gang. Unwrapped errors come from treadle or from under it.
+    An exception of any type from user code is wrapped in StageFailed and is a user error. Two cases differ:
+    MemoryError, and errors that only report the failure of another gang member. An unwrapped error comes from treadle
+    or from a library that treadle calls.
     """
     if isinstance(error, StageFailed) and isinstance(error.error, FROM_ANOTHER_MEMBER):
         return FailureClass.WORKER_LOST, "another member of the gang failed", True
@@ -100,12 +101,12 @@ def error_name(error: BaseException) -> str:
 
 
 def full_traceback(error: BaseException) -> str:
-    """As Python prints it, causes included, without treadle's own frames above the user's."""
+    """The traceback as Python prints it, causes included, without treadle's own frames above the user's."""
     return _encodable("".join(traceback.format_exception(type(error), error, _users(error.__traceback__))))
 
 
 def _users(frames: TracebackType | None) -> TracebackType | None:
-    """The traceback from the first frame that is not treadle's; all of it when every frame is."""
+    """The traceback from the first frame outside treadle, or the full traceback if every frame is treadle's."""
     frame = frames
     while frame is not None and frame.tb_frame.f_code.co_filename.startswith(_OURS):
         frame = frame.tb_next
@@ -113,45 +114,46 @@ def _users(frames: TracebackType | None) -> TracebackType | None:
 
 
 def message_of(error: BaseException, redactor: Redactor) -> str:
-    """The text of an error without secrets, cut to a length that fits everywhere."""
+    """The text of an error, with secrets removed, cut to `_MESSAGE_LIMIT` characters."""
     try:
         text = _encodable(str(error))
-    except Exception as broken:  # noqa: BLE001  a user's __str__ may raise anything
+    except Exception as broken:  # noqa: BLE001  a user's __str__ may raise any exception
         text = f"<the error's __str__ raised {error_name(broken)}>"
     if isinstance(error, SystemExit | KeyboardInterrupt):
         text = f"the function ended the interpreter ({error_name(error)}: {text})"
-    text = redactor.text(text)  # before the cut, which could leave the beginning of a secret
+    text = redactor.text(text)  # redact before the cut, which could otherwise leave the first part of a secret
     return text if len(text) <= _MESSAGE_LIMIT else text[: _MESSAGE_LIMIT - 3] + "..."
 
 
 def _encodable(text: str) -> str:
-    """Names of files that are no UTF-8 come as halves of surrogate pairs, which no report could carry."""
+    """Escape lone surrogates, which come from file names that are not UTF-8: reports cannot encode them."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def json_of(record: Any) -> dict[str, Any]:
-    """`record` as JSON, so that a list needs no class of theirs; else `recordRepr`, as Python shows it."""
+    """`record` as JSON, so that a reader of failed records needs none of the user's classes. Otherwise `recordRepr`:
+    its `repr`."""
     import msgspec
 
     try:
         return {"record": msgspec.json.decode(msgspec.json.encode(record, enc_hook=_listed))}
-    except Exception:  # noqa: BLE001  a user's object may raise anything
+    except Exception:  # noqa: BLE001  a user's object may raise any exception
         return {"record": None, "recordRepr": _shown(record)}
 
 
 def _listed(value: Any) -> Any:
-    """NumPy values as lists and numbers."""
+    """Convert NumPy values to lists and numbers."""
     if type(value).__module__ == "numpy":
         return value.tolist()
     raise TypeError(f"a {type(value).__name__} is no JSON")
 
 
 _without_addresses = re.compile(r" at 0x[0-9a-f]+").sub
-"""What differs from process to process."""
+"""Addresses differ between processes."""
 
 
 def _shown(record: Any) -> str:
     try:
         return _without_addresses("", repr(record))
-    except Exception as error:  # noqa: BLE001  likewise
+    except Exception as error:  # noqa: BLE001  see above
         return f"<a {type(record).__name__} whose __repr__ raised {error_name(error)}>"

@@ -1,8 +1,9 @@
-"""One generic function that runs any task: the same in every provider's sandbox.
+"""The generic function that runs any task, identical in the sandbox of every provider.
 
-The process that the provider calls only supervises. Tasks run in a worker process beside it, the one that local slots
-have: it is killed when it is late, its end is told apart (exit code, signal, memory), it is replaced when another
-bundle comes, and it never has the deployment key. So user code cannot take a warm sandbox with it.
+The process that the provider calls only supervises. Tasks run in a separate worker process, the same one that local
+slots use. The supervisor kills a worker that exceeds its time, determines why it ended (exit code, signal, memory), and
+replaces it when another bundle arrives. The worker never has the deployment key. Therefore user code cannot destroy a
+warm sandbox.
 """
 
 from __future__ import annotations
@@ -56,21 +57,21 @@ from .worker.environment import secret_variable
 KEY_VARIABLE = "TREADLE_KEY"
 """The deployment key in Base64, set at deployment."""
 KEY_FROM_VARIABLE = "TREADLE_KEY_FROM"
-"""Instead of it: where the key is, in the words of whoever fetches it."""
+"""Alternative to `TREADLE_KEY`: the location of the key, in the notation of the provider's `fetch_key`."""
 
 _CACHE_BYTES = 64 << 20
 _GRACE = 1.0
-"""Seconds a worker gets to write its stacks down."""
+"""Seconds a worker gets to write its stacks to the log."""
 _BRIEF = 0.2
 """Seconds."""
 _LEAST = 0.05
-"""Seconds left below which no further partition is begun."""
+"""With fewer seconds left, no further partition is started."""
 _ENDS_THE_ATTEMPT = (FailureClass.TIMED_OUT, FailureClass.OUT_OF_MEMORY, FailureClass.WORKER_LOST)
 _PR_SET_DUMPABLE = 4
 
 
 class Handler:
-    """Kept for the life of a sandbox; one call at a time."""
+    """The state of one sandbox, kept for its lifetime. It serves one call at a time."""
 
     def __init__(
         self,
@@ -78,9 +79,10 @@ class Handler:
         fetch_key: Callable[[str], str] | None = None,
         reserve: int = RESERVED_MEMORY,
     ) -> None:
-        """Takes every `TREADLE_` variable out of the environment: user code and what it starts will not find them.
+        """Remove every `TREADLE_` variable from the environment, so that user code and its subprocesses cannot read
+        them.
 
-        `fetch_key` brings the deployment key from a place outside; whatever it raises is written to the log.
+        `fetch_key` reads the deployment key from an external location. Any exception it raises is written to the log.
         `reserve`: see `Limits.reserve`.
         """
         self._settings = {name: environment.pop(name) for name in list(environment) if name.startswith("TREADLE_")}
@@ -103,13 +105,13 @@ class Handler:
         self._open_store = functools.lru_cache(maxsize=10)(Store.open)
 
     def start(self, memory: int) -> None:
-        """Have a worker process ready in a function of `memory` bytes; `handle` would start it otherwise."""
+        """Start a worker process in a function of `memory` bytes. Without this call, `handle` starts it."""
         self._loop.run(self._ready(memory))
 
     def handle(self, request: Request, seconds: float, memory: int) -> Response:
-        """Run the task of one call, which the provider ends after `seconds`, in a function of `memory` bytes.
+        """Run the task of one call in a function of `memory` bytes; the provider ends the call after `seconds`.
 
-        Whatever goes wrong with the task is a report. The reports are in the store before they are returned.
+        Every failure of the task becomes a report. The reports are in the store before this method returns them.
         """
         begun, before = time.monotonic(), request_counts.made()
         content = self.open(request)
@@ -120,7 +122,7 @@ class Handler:
         return self._loop.run(self._handle(request.run, content, seconds, memory, _Begun(begun, before)))
 
     def open(self, request: Request) -> Order | Join | Adopt | Response:
-        """What was sealed into it, or why it is not believed."""
+        """The decrypted content of the request, or a Response with the reason for rejecting it."""
         if request.version != VERSION:
             return Response(problem="version")
         self._find_key()
@@ -134,19 +136,19 @@ class Handler:
             return Response(problem="order")
 
     def _find_key(self) -> None:
-        """Once, at the cold start; again with the next call when that went wrong."""
+        """Fetch the key once, at the cold start. If that fails, the next call tries again."""
         if self._key or not self._key_from or self._fetch_key is None:
             return
         try:
             self._key = _decoded_key(self._fetch_key(self._key_from))
-        except Exception as error:  # noqa: BLE001 (a provider's client may raise anything; no secret is in it)
+        except Exception as error:  # noqa: BLE001 (a provider's client may raise any exception; none contains a secret)
             sys.stderr.write(f"the deployment key cannot be read from {self._key_from}: {error}\n")
 
     def run_key(self, run: str) -> bytes:
         return sealing.run_key(self._key, run)
 
     def close(self) -> None:
-        """End the worker process and remove the folder; a sandbox that ends does both by itself."""
+        """End the worker process and remove the folder. A provider that destroys the sandbox does both."""
         if self._workers is not None:
             self._loop.run(self._workers.stop())
         self._loop.close()
@@ -154,17 +156,18 @@ class Handler:
 
     async def _handle(self, run: str, content: Order | Join, seconds: float, memory: int, begun: _Begun) -> Response:
         if isinstance(content, Join):
-            from .resident.function import take_part  # a cold start is short: most functions are no members
+            from .resident.function import take_part  # keeps the cold start short: most functions are not members
 
             return await take_part(self, run, content, seconds, memory)
         key, store = self.run_key(run), self._open_store(content.task.job.store)
         return await self._serve(_Call(content, key, store, seconds, memory, begun))
 
     async def hold_blocks(self) -> Path:
-        """The folder in which the worker keeps blocks that stay here, from now on.
+        """The folder in which the worker stores blocks of this host. The first call restarts the worker.
 
-        Its name makes the host's id, so it is new once blocks were in it: those of an earlier stay may have been handed
-        on under that id. (And two sandboxes may be copies of one.)
+        The folder's name determines the host's id. The name is new after `drop_blocks` removed blocks, because blocks
+        of an earlier membership may have been registered under the old id. It is random because two sandboxes may be
+        copies of one snapshot.
         """
         if self._host_root is None:
             self._host_root = self._folder / f"blocks-{secrets.token_hex(8)}"
@@ -174,7 +177,7 @@ class Handler:
         return self._host_root
 
     def drop_blocks(self) -> None:
-        """Nobody will come for those that are here."""
+        """Remove the stored blocks: no consumer will read them."""
         if self._host_root is not None and any(self._host_root.glob("*/")):
             shutil.rmtree(self._host_root, ignore_errors=True)
             self._host_root = None
@@ -191,7 +194,8 @@ class Handler:
         return await asyncio.to_thread(call.publish, reports)
 
     async def work(self, task: Task, deadline: float, memory: int) -> list[Report]:
-        """Reports of the partitions, as far as time allows (until `deadline`, monotonic); at least of the first.
+        """Run the task until `deadline` (monotonic); return the reports of the partitions that finish, at least of the
+        first.
 
         Cancelling kills the worker.
         """
@@ -230,13 +234,14 @@ class Handler:
         return self._workers
 
     def _keep_one_bundle(self, digest: str) -> None:
-        """Runs come and go while a sandbox is warm: their bundles must not fill the disk."""
+        """Remove the code of the previous bundle. A warm sandbox serves many runs, and their bundles must not fill the
+        disk."""
         if digest != self._bundle:
             shutil.rmtree(self._folder / "cache", ignore_errors=True)
             self._bundle = digest
 
     def _empty(self) -> None:
-        """What one task leaves in the temporary folder is not there for the next, and does not fill it up."""
+        """Clear the temporary folder, so that one task's files are not visible to the next and do not fill the disk."""
         shutil.rmtree(self._folder / "tmp", ignore_errors=True)
         (self._folder / "tmp").mkdir(exist_ok=True)
 
@@ -249,14 +254,15 @@ class Handler:
 
 
 class _Begun(NamedTuple):
-    """When a call began (monotonic), and what requests this process had made by then."""
+    """The start of a call (monotonic), and the number of store requests that this process had made until then, by
+    kind."""
 
     time: float
     requests: dict[str, int]
 
 
 class _Call(NamedTuple):
-    """One call, and where its reports go."""
+    """One call, and the place for its reports."""
 
     order: Order
     key: bytes
@@ -266,13 +272,14 @@ class _Call(NamedTuple):
     begun: _Begun
 
     def earlier(self) -> bytes | None:
-        """What another run of this call has reported."""
+        """The reports of another execution of this call, if they are in the store."""
         with contextlib.suppress(MissingError, StoreError):
             return self.store.get(self.order.reports)
         return None
 
     def publish(self, reports: list[Report]) -> Response:
-        """Put the reports into their object, unless another run of this call was first: then its reports count."""
+        """Write the reports to their object. If another execution of this call wrote first, return its reports
+        instead."""
         sealed = seal_reports(self.order, self._charged(reports), self.key)
         try:
             if not self.store.create(self.order.reports, sealed):
@@ -282,7 +289,8 @@ class _Call(NamedTuple):
         return response_of(self.order, sealed)
 
     def _charged(self, reports: list[Report]) -> list[Report]:
-        """The first has what the call took besides its partitions, with the request that will write the reports."""
+        """Add to the first report the duration of the call, and the requests made outside the partitions. The count
+        includes the request that will write the reports."""
         first, *others = reports
         made = Counter(request_counts.since(self.begun.requests)) + Counter(first.requests) + Counter(put=1)
         charge = Charge(1, time.monotonic() - self.begun.time, self.memory)
@@ -290,7 +298,7 @@ class _Call(NamedTuple):
         return [charged, *(msgspec.structs.replace(each, charge=Charge()) for each in others)]
 
     def _unwritten(self, sealed: bytes, error: TreadleError) -> Response:
-        """The reports are on their way in the response at least, if they fit."""
+        """Return the reports in the response if they fit; otherwise return a failure."""
         response = response_of(self.order, sealed)
         if response.reports:
             return response
@@ -301,7 +309,8 @@ class _Call(NamedTuple):
 
 
 async def _run(slot: LocalSlot, task: Task, deadline: float, reports: list[Report]) -> None:
-    """Partitions in bunches that double while they are brief, so that time is looked at before it is over."""
+    """Run partitions in batches. The batch size doubles while batches are short, so that the deadline is checked in
+    time."""
     bunch = 1
     while left := task.partitions[len(reports) :]:
         begun = time.monotonic()
@@ -321,7 +330,8 @@ async def _run(slot: LocalSlot, task: Task, deadline: float, reports: list[Repor
 def _over(task: Task, reports: list[Report], timeout: float) -> bool:
     """Whether the last report ends the attempt.
 
-    A partition that began late and ran into the end of the function is not reported: it gets a whole call next time.
+    A partition that started late and reached the function's time limit is not reported. The next attempt gives it a
+    whole call.
     """
     last = reports[-1]
     if not isinstance(last, Failure) or last.failure not in _ENDS_THE_ATTEMPT:
@@ -336,7 +346,8 @@ def _over(task: Task, reports: list[Report], timeout: float) -> bool:
 
 
 async def _say_alive(call: _Call) -> None:
-    """Until cancelled: so that whoever waits for the reports of a call that takes long knows that they will come."""
+    """Write the time to the store at intervals until cancelled. The driver, which waits for the reports of a long call,
+    then knows that the call is still running."""
     await asyncio.sleep(ALIVE_AFTER)
     name = alive_object(call.order.reports)
     while True:
@@ -347,7 +358,7 @@ async def _say_alive(call: _Call) -> None:
 
 
 def _decoded_key(text: str) -> bytes:
-    """The key, or nothing when it is not one."""
+    """The decoded key, or no bytes if `text` is not a key."""
     try:
         key = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -356,6 +367,6 @@ def _decoded_key(text: str) -> bytes:
 
 
 def hide_memory() -> None:
-    """For the process of a sandbox: no other process of this user may read its memory or its first environment, which
-    holds the key (prctl(2))."""
+    """Forbid other processes of this user to read this process's memory or initial environment, which holds the key
+    (prctl(2)). For the supervising process of a sandbox."""
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)

@@ -1,6 +1,6 @@
-"""A first call: what a function is, and what it may do with the store (`treadle deploy lambda --hello`).
+"""A first call, which describes the function and tries its access to the store (`treadle deploy lambda --hello`).
 
-Runs in the function.
+This module runs in the function.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from treadle.primitives.stores.store import Store
 
 
 def hello(name: str, *, store: str) -> dict[str, Any]:
-    """`name`: of the object to try with, `store`: its URL."""
+    """`name`: the test object; `store`: the URL of the store."""
     about = {
         "python": platform.python_version(),
         "machine": platform.machine(),
@@ -26,7 +26,8 @@ def hello(name: str, *, store: str) -> dict[str, Any]:
 
 
 def try_store(store: Store, name: str) -> list[dict[str, Any]]:
-    """Write, read, list and remove one object: for each what was tried, the milliseconds it took, and the error."""
+    """Write, read, list and remove one object. Returns for each operation its name, its duration in milliseconds and
+    its error."""
     folder = name.rpartition("/")[0]
     steps: dict[str, Callable[[], object]] = {
         "write": lambda: store.put(name, b"hello"),

@@ -1,4 +1,4 @@
-"""The executor interface: what a place where tasks run must offer. Everything else about it is its own business."""
+"""The executor interface: the methods and capabilities that every executor has."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from msgspec import Struct
 from .program import Report, Task
 
 STOPPED = "the executor was stopped"
-"""Why a task is reported as lost when its slot is stopped."""
+"""The reason reported for a task that is lost because its slot was stopped."""
 
 
 class Capabilities(Struct, frozen=True):
-    """What the planner and the dispatcher may rely on."""
+    """The properties that the planner and the dispatcher rely on."""
 
     name: str
     """Kind of executor: `local`, `lambda`, ..."""
@@ -24,64 +24,68 @@ class Capabilities(Struct, frozen=True):
     payload_limit: int = 0
     """Bytes of a task payload; 0: no limit."""
     memory_limit: int = 0
-    """Bytes the largest attempt may have; 0: the host's."""
+    """Largest memory of an attempt, in bytes; 0: the host's memory."""
     time_limit: float = 0.0
-    """Seconds an attempt may take; 0: no limit."""
+    """Maximum seconds of an attempt; 0: no limit."""
     gangs: bool = False
     """Workers can hold connections to the driver and to each other."""
     files: bool = True
     """Workers read and write the files of the driver's machine."""
     temporary: int = 0
-    """Bytes of the temporary folder, into which a run's code is unpacked; 0: not said."""
+    """Bytes of the temporary folder, into which a run's code is unpacked; 0: not known."""
     sizes: tuple[int, ...] = ()
-    """Bytes of memory there are to choose from, ascending; empty: any up to the limit."""
+    """Available memory sizes in bytes, ascending; empty: any size up to the limit."""
     peers: bool = False
-    """Workers keep their blocks, and serve them to each other."""
+    """Workers keep their blocks and serve them to each other."""
     lacks: tuple[str, ...] = ()
     """Libraries that its workers do not have: `pyarrow`, `confluent_kafka`."""
     kept: float = 0.0
-    """Seconds that a worker without a task is kept, and charged for; 0: none is charged for without a task."""
+    """Seconds that an idle worker is kept and charged for; 0: idle workers cost nothing."""
     machine: str = ""
-    """`aarch64` where a provider's price depends on it; empty: the provider's usual one."""
+    """`aarch64` if a provider's price depends on it; empty: the provider's usual machine."""
 
     @property
     def kind(self) -> str:
-        """What its prices are listed under."""
+        """The key of its prices."""
         return f"{self.name}/{self.machine}" if self.machine else self.name
 
 
 class Slot(Protocol):
-    """One place where one task at a time can run."""
+    """A place in which one task at a time can run."""
 
     name: str
 
     @property
     def task(self) -> str:
-        """Id of the task that it has, empty: none. This is what the slot knows of its worker: a dispatcher compares
-        it with what it has given the slot, and ends a task of which the slot says nothing for half a minute."""
+        """Id of the task that the slot's worker is running; empty: none.
+
+        A dispatcher compares it with the task that it assigned. It ends a task that the slot has not confirmed for half
+        a minute.
+        """
         ...
 
     async def run(self, task: Task, report: Callable[[Report], None]) -> None:
         """Run the task; call `report` once for each partition, in order, as each ends.
 
-        A partition that fails is reported and the rest go on. If the attempt as a whole ends early (worker lost,
-        timed out, throttled) one Failure is reported for the partition under way and the remaining ones are not
-        reported. An executor that hears of an attempt only at its end cannot tell which partition that was: its
-        Failure names partition -1, unless there was only one. Raises UsageError, before anything runs, for a task that
-        does not fit into the executor's payload; InternalError while another task runs; and what `report` raises,
-        having killed the attempt.
+        A failed partition is reported and the others continue. If the attempt as a whole ends early (worker lost, timed
+        out, throttled), one Failure is reported for the running partition, and none for the remaining ones. An executor
+        that receives all reports at the end of the attempt does not know that partition. Its Failure then names
+        partition -1, unless the task has only one partition.
+
+        Raises UsageError, before any partition runs, if the task exceeds the executor's payload limit; InternalError
+        while another task runs; and any exception from `report`, after killing the attempt.
 
         Returns when the attempt is over and the slot is free. Cancelling kills the attempt.
         """
         ...
 
     async def stop(self) -> None:
-        """End what it has, which is reported as lost. It takes tasks afterwards."""
+        """End the running task, which is reported as lost. The slot accepts tasks afterwards."""
         ...
 
 
 class Executor(Protocol):
-    """A kind of worker; starts slots and states what they can do."""
+    """A kind of worker: it starts slots and declares their capabilities."""
 
     capabilities: Capabilities
 

@@ -1,4 +1,4 @@
-"""Memory of a process: setting its limit, and telling afterwards that it was the cause of death."""
+"""The memory limit of a process: setting it, and detecting afterwards that it caused the end of the process."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _ROOT = Path("/")
 
 
 def allocated_bytes() -> int:
-    """Private writable memory of this process, which is what RLIMIT_DATA counts (Linux 4.7 and later)."""
+    """Private writable memory of this process, which is the memory that RLIMIT_DATA counts (Linux 4.7 and later)."""
     with open("/proc/self/statm", "rb", buffering=0) as file:
         return int(file.read().split()[5]) * _PAGE
 
 
 def limit_allocation(bound: int) -> None:
-    """Let this process allocate `bound` bytes in all; beyond that malloc fails. 0: as much as the hard limit allows.
+    """Limit the memory of this process to `bound` bytes; beyond that malloc fails. 0: as much as the hard limit allows.
 
-    Only the soft limit moves. Shared mappings, such as blocks of the host, do not count.
+    Only the soft limit changes. Shared mappings, such as blocks of the host, do not count.
     """
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     soft = bound or hard
@@ -31,12 +31,13 @@ def limit_allocation(bound: int) -> None:
 
 
 def processors() -> int:
-    """For this process, which may be fewer than the machine has."""
+    """Number of processors that this process may use, which can be lower than the machine's."""
     return len(os.sched_getaffinity(0))
 
 
 def host_memory(root: Path = _ROOT) -> int:
-    """Bytes that processes here may use together: the machine's or the control group's, whichever is less."""
+    """Bytes that the processes here may use together: the smaller of the machine's memory and the control group's
+    limit."""
     bounds = [int(_field(root / "proc/meminfo", "MemTotal:").split()[0]) * 1024]
     for folder in _memory_groups(root):
         for name in ("memory.max", "memory.limit_in_bytes"):
@@ -47,7 +48,7 @@ def host_memory(root: Path = _ROOT) -> int:
 
 
 def oom_kills(root: Path = _ROOT) -> int:
-    """How many processes the kernel has killed for want of memory, in our control groups and on the host."""
+    """How many processes the kernel has killed for lack of memory, in our control groups and on the host."""
     counters = [root / "proc/vmstat"]
     for folder in _memory_groups(root):
         counters += [folder / "memory.events", folder / "memory.oom_control"]
@@ -55,7 +56,7 @@ def oom_kills(root: Path = _ROOT) -> int:
 
 
 def _memory_groups(root: Path) -> Iterator[Path]:
-    """The memory control group of this process: cgroup v2, v1, and as seen from inside a container."""
+    """The memory control groups of this process: cgroup v2, v1, and those visible inside a container."""
     for line in _read(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers == "":
@@ -84,7 +85,7 @@ def _read(path: Path) -> str:
 
 
 def exit_words(code: int) -> str:
-    """An exit code as `os.waitstatus_to_exitcode` gives it, in words: `exit code 3`, `signal 11 (SIGSEGV)`."""
+    """Describe an exit code as returned by `os.waitstatus_to_exitcode`: `exit code 3`, `signal 11 (SIGSEGV)`."""
     if code >= 0:
         return f"exit code {code}"
     try:

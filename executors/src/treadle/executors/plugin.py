@@ -1,4 +1,4 @@
-"""What an executor is opened with, and what a kind of executor must offer to be named in a profile."""
+"""The plug-in interface of executors: a profile names a kind of executor, which opens an executor from its settings."""
 
 from __future__ import annotations
 
@@ -14,49 +14,51 @@ from treadle.primitives.errors import UsageError
 from .interface import Executor
 
 ENTRY_POINTS = "treadle.executors"
-"""Group of entry points (https://packaging.python.org/specifications/entry-points): `name` is a kind, the object a
-`Kind`."""
+"""Group of entry points (https://packaging.python.org/specifications/entry-points). The name of an entry point is a
+kind; its object is a `Kind`."""
 
 T = TypeVar("T")
 
 
 def no_secret(name: str) -> str:
-    """For who was made without secrets."""
+    """The default of `Place.secret`, for an executor without secrets."""
     raise UsageError(f"there is no secret {name!r}", "This executor was made without secrets.")
 
 
 class Place(Struct, frozen=True):
-    """Where an executor finds what its driver has."""
+    """The driver's resources that an executor uses."""
 
     store: str
     """URL of the store."""
     key_file: str
     """The deployment key, mode 0600."""
     host_root: str
-    """The folder of host blocks; empty: there is none."""
+    """The folder of host blocks; empty: none."""
     secret: Callable[[str], str] = no_secret
-    """A secret by its name; raises UsageError where there is none."""
+    """Returns a secret by name; raises UsageError if there is none."""
     environment: Mapping[str, str] | None = None
-    """The variables of tasks, before those that belong to the driver are withheld; None: the driver's."""
+    """Environment variables for tasks, from which variables of the driver are withheld later. None: the driver's
+    environment."""
 
     def run_key(self, run: str) -> bytes:
         return sealing.run_key(sealing.load_or_create_key(self.key_file), run)
 
 
 class Kind(Protocol):
-    """A kind of executor. A module with these two functions is one."""
+    """A kind of executor, such as a module that has these two functions."""
 
     def settings(self, table: Mapping[str, Any]) -> Any:
-        """What the keys of a profile's table mean. Raises UsageError for a key or value it does not take."""
+        """Parse the settings in a profile's table. Raises UsageError for an unknown key or an invalid value."""
         ...
 
     def open(self, settings: Any, place: Place) -> Executor:
-        """An executor that is not started: its capabilities are known, nothing runs. Raises UsageError."""
+        """An executor that is not started: its capabilities are known, but no process runs. Raises UsageError."""
         ...
 
 
 def convert_table(table: Mapping[str, Any], kind: type[T]) -> T:
-    """The table as a Struct (give it `forbid_unknown_fields`); UsageError says which key is wrong."""
+    """Convert the table to a Struct, which should set `forbid_unknown_fields`. Raises UsageError that names the wrong
+    key."""
     try:
         return msgspec.convert(dict(table), kind)
     except msgspec.ValidationError as error:

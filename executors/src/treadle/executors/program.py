@@ -1,8 +1,8 @@
-"""What a task runs: the typed payload between the planner and the task runtime.
+"""The task payload: the typed messages between the planner and the task runtime.
 
-A segment is one `Program`, the same for all its partitions: a chain of operations and a tail. A `Partition` names the
-input of one run of that chain. Payloads hold references and small values only; they are JSON or MessagePack by
-msgspec, never pickle.
+A segment is one `Program`, which all its partitions share: a chain of operations and a tail. A `Partition` names the
+input of one run of that chain. Payloads hold references and small values only. msgspec encodes them as JSON or
+MessagePack; pickle is never used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .failure_text import error_text
 
 
 class Value(Struct, frozen=True, tag="value"):
-    """A JSON value, given to each partition as a fresh copy."""
+    """A JSON value. Each partition receives a fresh copy."""
 
     value: Any
 
@@ -36,7 +36,7 @@ class Broadcast(Struct, frozen=True, tag="broadcast"):
 
 
 class Secret(Struct, frozen=True, tag="secret"):
-    """A secret by name; the runtime resolves it and redacts it from everything that leaves the task."""
+    """A secret by name. The runtime resolves it and redacts it from all data that leaves the task."""
 
     name: str
 
@@ -53,14 +53,14 @@ class Call(Struct, frozen=True):
 
 
 class By(Struct, frozen=True):
-    """How a record's key is found: exactly one of the three is set; `first` is `by: key`."""
+    """How to find a record's key. Exactly one of the three is set; `first` is `by: key`."""
 
     first: bool = False
     function: str = ""
     columns: tuple[str, ...] = ()
 
 
-# -- where a partition comes from ----------
+# -- sources of a partition ----------
 
 
 class ItemSplit(Struct, frozen=True, tag="items"):
@@ -73,7 +73,7 @@ class RangeSplit(Struct, frozen=True, tag="range"):
 
 
 class EventSplit(Struct, frozen=True, tag="events"):
-    """Records of one partition of a Kafka topic, as the events in them or, without `envelope`, as their data."""
+    """The records of one partition of a Kafka topic, as events; without `envelope`, as the events' data."""
 
     connection: str
     topic: str
@@ -81,24 +81,25 @@ class EventSplit(Struct, frozen=True, tag="events"):
     partition: int
     start: int
     runs: tuple[int, ...]
-    """See treadle.primitives.events.offset_ranges."""
+    """Offset ranges; see treadle.primitives.events.offset_ranges."""
     format: Format
     envelope: bool = False
     copied: str = ""
-    """Name of a copy of the records, and maybe others, in the run's folder of the store; empty: read the topic."""
+    """Name of a copy of these records (it may hold others too) in the run's folder of the store; empty: read the
+    topic."""
 
 
 def connection_secret(connection: str) -> str:
-    """Name of the secret that is a Kafka connection: a JSON object of librdkafka's settings."""
+    """Name of the secret that holds a Kafka connection: a JSON object of librdkafka settings."""
     return f"kafka.{connection}"
 
 
 class BlockInput(Struct, frozen=True, tag="blocks"):
-    """Slices to concatenate, for each input of a shuffle (one input everywhere else), in source-partition order."""
+    """Slices to concatenate, in source-partition order, for each input of a shuffle. Elsewhere there is one input."""
 
     inputs: tuple[tuple[Slice, ...], ...]
     pieces: bool = False
-    """The slices of an input are pieces of one partition, as a shuffle leaves them, and no partitions themselves."""
+    """The slices of an input are pieces of one partition, as a shuffle writes them, and not whole partitions."""
 
 
 PartitionInput = FileSplit | ItemSplit | RangeSplit | EventSplit | BlockInput
@@ -109,7 +110,7 @@ class Partition(Struct, frozen=True):
     input: PartitionInput
     attempt: int = 1
     final: bool = True
-    """No attempt will follow: tolerated failures are now final instead of failing the attempt."""
+    """This is the last attempt: tolerated failures become final instead of failing the attempt."""
 
 
 # -- operations ----------
@@ -129,7 +130,8 @@ class MapRecords(Struct, frozen=True, tag="map records"):
 
 
 class MapPartition(Struct, frozen=True, tag="map partition"):
-    """`per: partition`. A returned table or array is the partition; flat splices; anything else is one record."""
+    """`per: partition`. A returned table or array becomes the partition; `flat` splices the returned records; any other
+    result is one record."""
 
     stage: str
     call: Call
@@ -150,8 +152,8 @@ class Sort(Struct, frozen=True, tag="sort"):
 class Reduce(Struct, frozen=True, tag="reduce"):
     """`per: key` over a gathered shuffle partition, or over the whole partition.
 
-    With `uses`, `uses.args` are `with`; with `combine`, `finish.args` are. A leaf or inner node of a reduce tree is a
-    Reduce with `combine` only. `value`: expressions read its record.
+    With `uses`, `uses.args` holds the arguments in `with`; with `combine`, `finish.args` holds them. A leaf or inner
+    node of a reduce tree is a Reduce with `combine` only. `value`: expressions read its record.
     """
 
     stage: str
@@ -195,7 +197,7 @@ class Cuts(Struct, frozen=True, tag="cuts"):
 
 Op = MapRecords | MapPartition | Sort | Reduce | ToBroadcast | Sample | Cuts
 
-# -- what is made of the result ----------
+# -- outputs of a partition ----------
 
 
 class Keep(Struct, frozen=True, tag="keep"):
@@ -203,7 +205,7 @@ class Keep(Struct, frozen=True, tag="keep"):
 
 
 class Discard(Struct, frozen=True, tag="discard"):
-    """No block: the output part is all that is wanted."""
+    """No block: only the output part is needed."""
 
 
 class Scatter(Struct, frozen=True, tag="scatter"):
@@ -215,11 +217,13 @@ class Scatter(Struct, frozen=True, tag="scatter"):
     boundaries: Arg | None = None
     combine: str = ""
     groups: int = 0
-    """Of two levels the first: a part is a bundle of consecutive targets, of which there are so many; 0: one level."""
+    """Number of bundles in the first level of a two-level exchange, whose parts are bundles of consecutive targets. 0:
+    one level."""
 
 
 class Merge(Struct, frozen=True, tag="merge"):
-    """Of two levels the second: bundles of one group, one from each source, as a block with a part for each target."""
+    """The second level of a two-level exchange. It reads the bundles of one group, one from each source, and writes a
+    block with one part for each target."""
 
     stage: str
 
@@ -235,7 +239,7 @@ Tail = Keep | Discard | Scatter | Merge | Cut
 
 
 class PartOutput(Struct, frozen=True):
-    """Where and how the partition is also written for people."""
+    """Location and format of the partition's user-visible output."""
 
     uri: str
     options: WriteOptions
@@ -250,24 +254,24 @@ class Program(Struct, frozen=True):
     tail: Tail
     output: PartOutput | None = None
     put: Literal["host", "store"] = "store"
-    """Where blocks larger than `inline_limit` go."""
+    """Destination of blocks larger than `inline_limit`."""
     inline_limit: int = 8192
     durability: Durability = ""
-    """What of host blocks survives the loss of the host."""
+    """The share of host blocks that survives the loss of the host."""
     secrets: tuple[str, ...] = ()
 
 
 class SharedCode(Struct, frozen=True):
-    """A bundle in the store that is not the run's own: several runs have it."""
+    """A bundle in the store that several runs share."""
 
     name: str
-    """Of the object, which is sealed under a key that the run does not have."""
+    """Name of the object. It is sealed under a key that the run does not have."""
     digest: str
-    """SHA-256 of what is sealed in it, hexadecimal."""
+    """SHA-256 of the sealed content, hexadecimal."""
 
 
 class Job(Struct, frozen=True):
-    """What every task of a run shares."""
+    """Values that all tasks of a run share."""
 
     run: str
     workflow: str
@@ -279,7 +283,7 @@ class Job(Struct, frozen=True):
     bundle: str
     """Digest of the bundle; empty: functions are imported from the worker's own path."""
     shared: SharedCode | None = None
-    """Where the bundle is; None: with the run."""
+    """Location of the bundle; None: in the run's folder."""
 
 
 class Task(Struct, frozen=True):
@@ -290,14 +294,14 @@ class Task(Struct, frozen=True):
     program: Program
     partitions: tuple[Partition, ...]
     timeout: float = 0.0
-    """Seconds for each partition; 0: none."""
+    """Seconds for each partition; 0: no limit."""
     memory: int = 0
     """Bytes the attempt may allocate; 0: the slot's own limit."""
     gang: Gang | None = None
-    """Its one partition runs as a member of this gang."""
+    """The gang in which its single partition runs as a member."""
 
 
-# -- what comes back ----------
+# -- reports ----------
 
 
 class PartRef(Struct, frozen=True, array_like=True):
@@ -310,23 +314,23 @@ class PartRef(Struct, frozen=True, array_like=True):
 
 
 class StageCount(Struct, frozen=True, array_like=True):
-    """Records that entered a tolerant stage in this partition, and those that finally failed."""
+    """Records that entered a tolerant stage in this partition, and records that finally failed there."""
 
     entered: int
     failed: int
 
 
 class Charge(Struct, frozen=True, array_like=True):
-    """What a provider charges for a call. The first report of the call has it, its other reports have zeros."""
+    """The provider's charge for a call. The first report of the call holds it; its other reports hold zeros."""
 
     calls: int = 0
     seconds: float = 0.0
     memory: int = 0
-    """Bytes of the function."""
+    """Memory of the function, in bytes."""
 
 
 class Outcome(Struct, frozen=True, tag="outcome"):
-    """A partition is done: its block is put, its part is written. It counts once the ledger holds it."""
+    """A finished partition: its block and its output part are written. It counts once the ledger holds it."""
 
     partition: int
     attempt: int
@@ -337,36 +341,36 @@ class Outcome(Struct, frozen=True, tag="outcome"):
     metrics: dict[str, dict[str, Any]] = {}
     """stage -> metric -> value."""
     values: dict[str, Any] = {}
-    """stage -> its record as JSON, of a reduce whose value expressions want."""
+    """stage -> the record as JSON, for each reduce that value expressions read."""
     counts: dict[str, StageCount] = {}
     first_failed: dict[str, str] = {}
     """stage -> place and error of the first record that was set aside."""
     failed_items: BlockRef | None = None
-    """Records: dicts; docs/semantics.md says which members they have."""
+    """Records as dicts; docs/semantics.md lists their members."""
     slot: str = ""
-    """Where it ran; the dispatcher fills it in."""
+    """The slot that ran it; the dispatcher sets it."""
     started: float = 0.0
     """Seconds since the epoch, by the worker's clock."""
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     peak_memory: int = 0
-    """Bytes; 0: not measured, since it was over in less than a millisecond."""
+    """Bytes; 0: not measured, because the partition took less than a millisecond."""
     bytes_in: int = 0
     read: dict[str, int] = {}
-    """Bytes of blocks by the kind of place they came from: inline, host, peer, store; those of a member that cannot be
-    dialled by what they came over: path, relayed, stored. What was decoded already is not read again."""
+    """Bytes of blocks read, by source: inline, host, peer, store. For a member that cannot be dialled they are counted
+    by route instead: path, relayed, stored. Blocks that are already decoded are not read again."""
     spilled: int = 0
-    """Bytes written to temporary files because they did not fit into its memory."""
+    """Bytes written to temporary files because they did not fit into memory."""
     log: bytes = b""
-    """What the attempt printed, its last 64 KiB."""
+    """The last 64 KiB that the attempt printed."""
     requests: dict[str, int] = {}
-    """To stores, by kind (`treadle.primitives.stores.request_counts`), of the process that ran it."""
+    """Store requests by kind (`treadle.primitives.stores.request_counts`), of the process that ran it."""
     charge: Charge | None = None
-    """None: it was no call of a function, or a function that stays ran it."""
+    """None: it was not a function call, or a resident function ran it."""
 
 
 class Failure(Struct, frozen=True, tag="failure"):
-    """An attempt at a partition failed, or (partition -1) the whole attempt did."""
+    """A failed attempt at a partition, or (partition -1) at the whole task."""
 
     partition: int
     attempt: int
@@ -380,13 +384,13 @@ class Failure(Struct, frozen=True, tag="failure"):
     traceback: str = ""
     retryable: bool = True
     lost: tuple[str, ...] = ()
-    """Names of input blocks found corrupt or gone."""
+    """Names of input blocks found corrupt or missing."""
     log: bytes = b""
     started: float = 0.0
-    """Seconds since the epoch, by the worker's clock; 0: nobody knows."""
+    """Seconds since the epoch, by the worker's clock; 0: not known."""
     peak_memory: int = 0
     followed: bool = False
-    """It only follows from the failure of another member of its gang."""
+    """A consequence of the failure of another member of its gang."""
     place: str = ""
     """File and line or row, or key, of the record; empty: not known."""
     requests: dict[str, int] = {}

@@ -1,8 +1,8 @@
-"""Secrets are taken out of what leaves a worker: messages, tracebacks, logs and failed records.
+"""Removes secrets from all data that leaves a worker: messages, tracebacks, logs and failed records.
 
-A secret is found in every form that code gives it without meaning to hide it: as it is, quoted by `repr` or JSON,
-percent-encoded, in hexadecimal digits and in base64, in upper and in lower case, and line by line. What a function
-encodes in another way, such as compressed or reversed, is not found.
+A secret is found in the forms that code produces without the intention to hide it: verbatim, quoted by `repr` or JSON,
+percent-encoded, as hexadecimal digits and as base64, in upper and lower case, and line by line. Other encodings, such
+as compressed or reversed text, are not found.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import Any
 
 _LINE = 8
-"""Characters from which on one line of a secret counts as a secret."""
+"""Minimum number of characters for one line of a secret to count as a secret."""
 _ENCODED = 4
-"""Bytes from which on a secret is looked for in hexadecimal digits and in base64."""
+"""Minimum number of bytes for a secret to be searched for in hexadecimal digits and base64."""
 
 
 class Redactor:
@@ -26,7 +26,7 @@ class Redactor:
 
     @cached_property
     def _forms(self) -> list[tuple[str, str]]:
-        """(form, its replacement), the longest form first."""
+        """(form, replacement) pairs, the longest form first."""
         forms = {form: f"***{name}***" for name, value in self._secrets.items() for form in _forms(value)}
         return sorted(forms.items(), key=lambda item: -len(item[0]))
 
@@ -60,7 +60,7 @@ class Redactor:
 
 
 def _replaced(text: str, form: str, name: str) -> str:
-    """Also in upper and lower case. A letter whose length depends on its case is found as it is."""
+    """Replace `form` in any case. A letter whose length depends on its case is found only in its original case."""
     return re.sub(re.escape(form), lambda _: name, text.replace(form, name), flags=re.IGNORECASE)
 
 
@@ -83,7 +83,7 @@ def _forms_of(part: str) -> Iterator[str]:
 
 
 def _base64(data: bytes) -> Iterator[str]:
-    """What is the same in every base64 text of something that holds the data, for each position modulo three."""
+    """The characters that every base64 text containing the data shares, for each position of the data modulo three."""
     from base64 import b64encode, urlsafe_b64encode
 
     for before in range(3):

@@ -1,1 +1,1 @@
-"""AWS Lambda: the invoker (extra `aws`) and the entry of the function."""
+"""AWS Lambda: the invoker (extra `aws`) and the function's entry point."""

@@ -1,4 +1,4 @@
-"""The deployment key, kept by AWS Secrets Manager or in a parameter of Systems Manager, as a function reads it.
+"""Reads the deployment key inside a function, from AWS Secrets Manager or a parameter of Systems Manager.
 
 API references: Secrets Manager, GetSecretValue; Systems Manager, GetParameter. boto3 is part of Lambda's runtimes for
 Python and of their base images (Lambda developer guide, "Building Lambda functions with Python").
@@ -7,12 +7,13 @@ Python and of their base images (Lambda developer guide, "Building Lambda functi
 from __future__ import annotations
 
 _SECONDS, _TRIES = 3.0, 2
-"""Of waiting. A network without a way there says nothing, and initialisation may take 10 s in all (Lambda developer
-guide, "Understanding the Lambda execution environment lifecycle")."""
+"""Timeout in seconds, and number of tries. Without a route to the service a connection gets no answer, and
+initialisation may take 10 s in all (Lambda developer guide, "Understanding the Lambda execution environment
+lifecycle")."""
 
 
 def fetch_key(where: str) -> str:
-    """What `secretsmanager:NAME` or `ssm:NAME` holds. Raises what boto3 raises."""
+    """Return the value of `secretsmanager:NAME` or `ssm:NAME`. Any boto3 error passes through."""
     import boto3.session
     from botocore.config import Config
 

@@ -1,4 +1,4 @@
-"""What AWS Lambda calls: `treadle.executors.aws.entry.handler`."""
+"""The entry point that AWS Lambda calls: `treadle.executors.aws.entry.handler`."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _MEMORY_VARIABLE = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"
 
 
 class LambdaContext(Protocol):
-    """What is used of the context object (Lambda developer guide, Python context object)."""
+    """The used part of the context object (Lambda developer guide, Python context object)."""
 
     def get_remaining_time_in_millis(self) -> int: ...
 
 
 def handler(event: Any, context: LambdaContext) -> Any:
-    """One call. Lambda decodes the event from JSON and encodes the result."""
+    """Serve one call. Lambda decodes the event from JSON and encodes the result."""
     request = msgspec.convert(event, Request)
     response = _handler.handle(request, context.get_remaining_time_in_millis() / 1000, _memory)
     return msgspec.to_builtins(response)

@@ -1,4 +1,4 @@
-"""Calls of AWS Lambda functions, by boto3."""
+"""Calls AWS Lambda functions with boto3."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ REQUEST = RESPONSE = 6 << 20
 ASYNCHRONOUS_REQUEST = 1 << 20
 SECONDS = 900.0
 SMALLEST, LARGEST = 128, 10_240
-"""Megabytes of a function."""
+"""Bounds of a function's memory, in megabytes."""
 TEMPORARY = 512
-"""Megabytes of /tmp, unless more are deployed."""
+"""Default size of /tmp, in megabytes."""
 
 _QUEUED = 60.0
-"""Seconds: MaximumEventAgeInSeconds, which deployment sets to the least there is (PutFunctionEventInvokeConfig)."""
+"""Seconds: MaximumEventAgeInSeconds, which deployment sets to its minimum (PutFunctionEventInvokeConfig)."""
 _ANSWER_SECONDS = 30.0
-"""How much longer than the function may run its answer is waited for."""
+"""Seconds that the invoker waits for an answer beyond the function's time limit."""
 _THROTTLED = (
-    # Invoke, errors: 429, and those of the network and of functions being made ready
+    # Invoke, errors: status 429, and errors of the network or of functions that are not ready yet
     *("TooManyRequestsException", "EC2ThrottledException", "ENILimitReachedException", "ENINotReadyException"),
     *("SubnetIPAddressLimitReachedException", "ResourceNotReadyException", "ResourceConflictException"),
     *("SnapStartNotReadyException", "CodeArtifactUserPendingException", "ThrottlingException", "RequestLimitExceeded"),
@@ -37,7 +37,7 @@ _THROTTLED = (
 _TOO_MANY_AT_ONCE = ("ConcurrentInvocationLimitExceeded", "ReservedFunctionConcurrentInvocationLimitExceeded")
 """`Reason` of TooManyRequestsException (Lambda API reference)."""
 _UNFIT = (
-    # Invoke, errors of status 502 that stay until somebody changes the function, its role or its network
+    # Invoke, errors of status 502 that persist until the function, its role or its network is changed
     *("InvalidRuntimeException", "InvalidZipFileException", "EC2AccessDeniedException"),
     *("InvalidSecurityGroupIDException", "InvalidSubnetIDException"),
     *("KMSAccessDeniedException", "KMSDisabledException", "KMSInvalidStateException", "KMSNotFoundException"),
@@ -49,16 +49,16 @@ _FORBIDDEN = (
 
 
 def function_name(prefix: str, megabytes: int) -> str:
-    """One function is deployed for each size."""
+    """The name of the function with this memory size; each size is deployed as a function of its own."""
     return f"{prefix}-{megabytes}"
 
 
 class LambdaInvoker:
-    """Calls `<function>-<megabytes>`, one of `sizes`.
+    """Calls `<function>-<megabytes>`, where the size is one of `sizes`.
 
-    Synchronous calls (`RequestResponse`) bring the answer and how the function ended; a connection stays open for
-    each. Asynchronous ones (`Event`) are queued by Lambda, which runs each once or, at times, twice; their reports are
-    found in the store. `endpoint` is for emulators of Lambda.
+    A synchronous call (`RequestResponse`) keeps a connection open and returns the answer and how the function ended. An
+    asynchronous call (`Event`) is queued by Lambda, which runs it once or, at times, twice; its reports are in the
+    store. `endpoint` is for emulators of Lambda.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class LambdaInvoker:
         seconds: float = SECONDS,
         endpoint: str = "",
     ) -> None:
-        """`sizes` in megabytes; `seconds`: the timeout the functions are deployed with; nothing is contacted yet.
+        """`sizes`: in megabytes; `seconds`: the timeout set at deployment. The constructor makes no connection.
 
         Raises UsageError when boto3 is not installed, or for sizes that Lambda does not have.
         """
@@ -106,14 +106,14 @@ class LambdaInvoker:
         call = functools.partial(self._invoke, open_.client, function, request)
         seconds += _ANSWER_SECONDS
         try:
-            async with asyncio.timeout(None) as limit:  # from when a thread makes it: those of given-up calls are busy
+            async with asyncio.timeout(None) as limit:  # set when a thread starts: abandoned calls may fill all threads
                 return await open_.threads.run(call, lambda loop: limit.reschedule(loop.time() + seconds))
         except TimeoutError as error:
             late = f"no answer of {self._function} in {seconds:g} s"
             raise StoreError(late, "Nothing: what it left is looked for.", retryable=True) from error
 
     async def close(self) -> None:
-        """See `Invoker.close`. Calls under way are not waited for."""
+        """See `Invoker.close`. Does not wait for running calls."""
         if self._open is not None:
             self._open.threads.close()
             self._open.client.close()
@@ -121,7 +121,7 @@ class LambdaInvoker:
 
     async def _opened(self) -> _Open:
         async with self._opening:
-            if self._open is None:  # a client takes a second to make, in which a driver must go on
+            if self._open is None:  # in a thread: creating a client takes a second, which must not block the driver
                 self._open = await asyncio.to_thread(self._connect)
             return self._open
 
@@ -135,12 +135,12 @@ class LambdaInvoker:
             connect_timeout=10,
             read_timeout=self.limits.seconds + _ANSWER_SECONDS,
             max_pool_connections=self._concurrency,
-            tcp_keepalive=True,  # Invoke: "for functions with a long timeout" connections may be cut while idle
+            tcp_keepalive=True,  # Invoke: "for functions with a long timeout" idle connections may be cut
         )
         options = {"region_name": self._region or aws_region() or None, "endpoint_url": self._endpoint or None}
         try:
             client = boto3.session.Session().client("lambda", config=config, **options)
-        except (BotoCoreError, ValueError) as error:  # ValueError: the endpoint is no URL
+        except (BotoCoreError, ValueError) as error:  # ValueError: the endpoint is not a URL
             hint = "Set `region` in the profile, or AWS_REGION; and credentials as for the AWS command line."
             raise UsageError(f"Lambda cannot be called: {error}", hint) from error
         return _Open(client, DaemonThreads(self._concurrency, "lambda"))
@@ -177,8 +177,8 @@ def _log(said: Any) -> bytes:
 
 
 def error_of_service(error: Any, function: str) -> Exception:
-    """For botocore's ClientError: Lambda answered, and did not run the call. (Invoke: "Error codes are reserved for
-    errors that prevent your function from executing".)"""
+    """Convert a botocore ClientError. Lambda has answered and did not run the call. (Invoke: "Error codes are reserved
+    for errors that prevent your function from executing".)"""
     code = error.response.get("Error", {}).get("Code", "")
     about = error.response.get("ResponseMetadata", {})
     status = about.get("HTTPStatusCode", 0)
@@ -190,7 +190,7 @@ def error_of_service(error: Any, function: str) -> Exception:
         return UsageError(f"there is no Lambda function {function}", "Deploy it: treadle deploy lambda")
     if code in _FORBIDDEN or status in (401, 403):
         return UsageError(f"Lambda function {function} may not be called: {text}", "Allow lambda:InvokeFunction on it.")
-    if (status >= 500 or status == 408) and code not in _UNFIT:  # 408: a file system or a snapshot that did not come
+    if (status >= 500 or status == 408) and code not in _UNFIT:  # 408: a file system or a snapshot timed out
         return NotRun(f"Lambda failed for a reason of its own ({text})", "Try again later.", retryable=True)
     hint = "See that `treadle deploy lambda` made the function, and that nothing changed it since."
     return UsageError(f"Lambda refused the call of {function}: {text}", hint)
@@ -204,7 +204,8 @@ def _seconds(text: str) -> float:
 
 
 def _of_connection(error: Any, function: str) -> Exception:
-    """Without a connection nothing ran; a connection that broke leaves it open."""
+    """Convert a connection error. Without a connection the call did not run; after a broken connection it may have
+    run."""
     from botocore import exceptions
 
     not_run = (exceptions.EndpointConnectionError, exceptions.ConnectTimeoutError, exceptions.ProxyConnectionError)

@@ -1,17 +1,17 @@
-"""What Lambda says about the end of a call, as an Answer. Pure.
+"""Converts Lambda's response at the end of a call to an Answer. Pure.
 
-The statements it is read from, by document of the AWS Lambda developer guide and API reference:
+It relies on these statements of the AWS Lambda developer guide and API reference, by document:
 
-- Invoke: a call that ran has status 200, whatever became of it; `X-Amz-Function-Error` is set when it failed, and the
-  payload is then an object with `errorType` and `errorMessage`; `X-Amz-Log-Result` is the last 4 KB of its log.
-- Understanding the Lambda execution environment lifecycle: a runtime that exits is `Runtime.ExitError`; a function
-  that runs into its timeout says `Task timed out after N seconds` (`Sandbox.Timedout` as its type, since 2024); both
-  lose the environment.
+- Invoke: a call that ran has status 200, successful or not. If it failed, `X-Amz-Function-Error` is set, and the
+  payload is an object with `errorType` and `errorMessage`. `X-Amz-Log-Result` is the last 4 KB of its log.
+- Understanding the Lambda execution environment lifecycle: a runtime that exits is `Runtime.ExitError`. A function that
+  exceeds its timeout reports `Task timed out after N seconds` (with the type `Sandbox.Timedout` since 2024). Both lose
+  the environment.
 - Troubleshoot invocation issues: a function out of memory ends with `Runtime exited with error: signal: killed` and
   `Max Memory Used` equal to `Memory Size`, or as `Runtime.OutOfMemory`.
 - Viewing the REPORT line: `REPORT RequestId: ... Duration: 2.1 ms  Billed Duration: 3 ms  Memory Size: 128 MB  Max
-  Memory Used: 41 MB  Init Duration: 310.2 ms`; `Init Duration` only on a cold start. With the JSON log format the
-  same figures are in a `platform.report` record.
+  Memory Used: 41 MB  Init Duration: 310.2 ms`. `Init Duration` appears only on a cold start. With the JSON log format
+  the same figures are in a `platform.report` record.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from msgspec import Struct
 from ..functions.invoker import MEGABYTE, Answer, Ended
 
 _NEARLY = 0.98
-"""Of the memory size: a function killed with that much in use ran out of it."""
+"""Share of the memory size: a function killed at this use or above ran out of memory."""
 _BROKEN_PACKAGE = ("Runtime.ImportModuleError", "Runtime.HandlerNotFound", "Runtime.UserCodeSyntaxError")
 
 
 class Metering(Struct, frozen=True):
-    """The figures of a REPORT line; zeros where it is not in the log's tail."""
+    """The figures of a REPORT line; zeros if the tail of the log does not contain it."""
 
     memory: int = 0
-    """Bytes the function has."""
+    """Memory size of the function, in bytes."""
     peak_memory: int = 0
-    """Bytes it used at most."""
+    """Peak memory use, in bytes."""
     cold: bool = False
     billed: float = 0.0
-    """Seconds, with those of initialisation where they are charged."""
+    """Seconds, including initialisation if it is charged."""
 
 
 class BrokenPackage(Exception):
-    """The function cannot be loaded: nothing that is called will run."""
+    """The function cannot be loaded: no call will run."""
 
 
 def answer_of(payload: bytes, function_error: str, log: bytes) -> Answer:
-    """Of a call with status 200. Raises BrokenPackage."""
+    """The Answer for a call with status 200. Raises BrokenPackage."""
     meter = metering(log)
     about = (log, meter.peak_memory, meter.cold, meter.billed)
     if not function_error:
@@ -80,7 +80,7 @@ _FIELD = re.compile(rb"(Billed Duration|Memory Size|Max Memory Used|Init Duratio
 
 
 def metering(log: bytes) -> Metering:
-    """From the last report in the tail of the log, in either of Lambda's formats."""
+    """The figures of the last report in the tail of the log, in either of Lambda's log formats."""
     lines = _REPORT.findall(log)
     if lines:
         fields = {name.decode(): float(value) for name, value in _FIELD.findall(lines[-1])}

@@ -1,4 +1,4 @@
-"""Threads for blocking calls, as many as are under way, that never keep the driver from ending."""
+"""Daemon threads for blocking calls, one for each running call. They never delay the end of the driver."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Begun = Callable[[asyncio.AbstractEventLoop], None]
 
 
 def _nothing(_: asyncio.AbstractEventLoop) -> None:
-    """Nobody asked."""
+    """Default callback of `run`."""
 
 
 class _Work(NamedTuple):
@@ -25,10 +25,10 @@ class _Work(NamedTuple):
 
 
 class DaemonThreads:
-    """At most `most` at a time, made when they are needed.
+    """At most `most` threads, started on demand.
 
-    Not a ThreadPoolExecutor: the interpreter waits for the threads of one when it ends, here for up to fifteen minutes
-    of a function whose answer nobody wants any more.
+    ThreadPoolExecutor is not suitable: at exit the interpreter waits for its threads, here up to fifteen minutes for a
+    function whose answer was given up.
     """
 
     def __init__(self, most: int, name: str) -> None:
@@ -38,9 +38,10 @@ class DaemonThreads:
         self._lock = threading.Lock()
 
     async def run(self, function: Callable[[], T], begun: Begun = _nothing) -> T:
-        """The function's result, or what it raises; `begun` is called in the loop once a thread has it.
+        """Return the function's result, or raise its error. `begun` is called in the loop once a thread has taken the
+        function.
 
-        Cancelled before that, it is not called; cancelled after, it goes on, and its result is dropped.
+        Cancelling before that prevents the call. Cancelling later drops the result, while the function continues.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -54,7 +55,7 @@ class DaemonThreads:
         return await future
 
     def close(self) -> None:
-        """Let idle threads end, and busy ones after what they are at."""
+        """Let idle threads end now, and busy threads after their current function."""
         with self._lock:
             for _ in range(self._threads):
                 self._work.put(None)
@@ -65,13 +66,13 @@ class DaemonThreads:
             result, error = _done(work)
             with self._lock:
                 self._under_way -= 1
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            with contextlib.suppress(RuntimeError):  # the loop is closed: the result is not needed
                 work.loop.call_soon_threadsafe(_settle, work.future, result, error)
             del work, result, error
 
 
 def _done(work: _Work) -> tuple[Any, BaseException | None]:
-    """(result, None), or what was raised: it is the caller's."""
+    """Return (result, None), or (None, error): the caller receives the error."""
     try:
         if work.future.cancelled():
             return None, None

@@ -1,5 +1,6 @@
-"""The project's code, content-addressed: built at submit, opened by workers.
+"""The project's code as a content-addressed bundle: built at submission, unpacked by workers.
 
-General layout: `imports` and `build` (which modules it is made of), `open` (in a worker); `digests` (of functions) over
-`definitions`, `reads`, `effects`, `project`, `reach`, `captured` and `distributions`.
+`import_graph` finds the modules, `build` makes the bundle, `unpack` opens it in a worker. `code_digest` computes
+digests of functions, based on `module_definitions`, `name_reads`, `import_effects`, `project_files`,
+`dependency_graph`, `closures` and `distributions`.
 """

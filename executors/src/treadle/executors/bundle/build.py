@@ -1,7 +1,7 @@
 """Bundles: the project's modules that a workflow's functions need, and functions taken by value, content-addressed.
 
-Layout of the zip: `modules/` goes on the path of imports, `captured/<digest>` are functions by value, `bundle.json`
-says what it is. Third-party packages are not in it; their versions are recorded.
+Layout of the zip file: `modules/` goes on the import path, `captured/<digest>` holds functions by value, `bundle.json`
+is the manifest. A bundle records the versions of third-party packages but does not contain them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .distributions import installed
 from .import_graph import Project, names_in_pickle
 
 SIZE_LIMIT = 64 << 20
-"""Bytes of all files of a bundle, unpacked."""
+"""Unpacked bytes of all files of a bundle."""
 MODULES, CAPTURED_FOLDER, MANIFEST = "modules", "captured", "bundle.json"
 _SHOWN = 5
 
@@ -32,29 +32,31 @@ class Manifest(Struct, frozen=True):
     """`bundle.json`."""
 
     modules: tuple[str, ...]
-    """Top-level modules and packages of the project in it."""
+    """Top-level modules and packages of the project in the bundle."""
     distributions: dict[str, str]
-    """Third-party distributions these import -> the version at submit."""
+    """Third-party distributions that these modules import -> version at submission."""
     python: str
-    """Minor version, such as `3.11`; functions by value need the same one."""
+    """Minor version, such as `3.11`; functions by value need the same version."""
 
 
 class Bundle(NamedTuple):
     digest: str
-    """SHA-256 over names and contents, hexadecimal: the same for the same files, however they were compressed."""
+    """SHA-256 over names and contents, hexadecimal. Equal files have equal digests, however they were compressed."""
     data: bytes
     names: tuple[str, ...]
-    """Of its entries, sorted."""
+    """Names of the entries, sorted."""
     manifest: Manifest
 
 
 def build_bundle(references: Iterable[str], roots: Sequence[Path], captured: Mapping[str, bytes]) -> Bundle:
-    """What a worker needs to run the functions.
+    """Build the bundle that a worker needs to run the functions.
 
-    `references` are `module:qualname` (captured ones are passed over); `roots` are folders of the project: whatever
-    is imported from below them goes along, a package as a whole; `captured` maps `captured:<digest>` to the bytes,
-    which are unpickled: only one's own may be given. Raises UsageError for a module that cannot be found or read, one
-    named like a module of the standard library, and a bundle larger than 64 MiB.
+    `references` are `module:qualname`; captured ones are ignored. `roots` are folders of the project: every module
+    imported from them is included, a package as a whole. `captured` maps `captured:<digest>` to the pickled function.
+    These bytes are unpickled, so pass only trusted ones.
+
+    Raises UsageError for a module that cannot be found or read, for a module named like one of the standard library,
+    and for a bundle larger than 64 MiB.
     """
     project = Project(roots)
     for reference in references:
@@ -84,7 +86,7 @@ def python_version() -> str:
 
 
 def _checked_files(files: Mapping[str, Path]) -> Mapping[str, Path]:
-    """The files, once their sizes are known to fit: a huge one is refused before it is read."""
+    """Return the files after checking their total size, so that a huge file is rejected before it is read."""
     _check_size({name: path.stat().st_size for name, path in files.items()})
     return files
 

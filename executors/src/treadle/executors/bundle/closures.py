@@ -1,7 +1,8 @@
-"""The code of functions taken by value: their bytecode, and the values that they hold on to.
+"""Digests of functions taken by value: their bytecode, and the values they refer to.
 
-There is no source to read, but the function is here. Line numbers, file names and docstrings do not count; what it
-finds in its globals and closure does, if it is by value too, and else is reached in the project by its name.
+The function object is available, its source is not. Line numbers, file names and docstrings do not count. A value found
+in the function's globals or closure counts directly if it is by value too. Otherwise it is looked up in the project by
+its name.
 """
 
 from __future__ import annotations
@@ -21,28 +22,29 @@ from .import_graph import imported_by
 from .name_reads import ASKED
 
 _TAKEN = "function taken by value"
-"""Name of its unit."""
+"""Name of the unit that holds the digest."""
 _ATOMS = {types.NoneType, bool, int, float, str, bytes}
 _PROTOCOL = 4
-"""Later ones may give buffers in the place of what is in them."""
+"""Later protocols may emit out-of-band buffers instead of their content."""
 
 
 def trace(data: bytes, reach: Reach) -> None:
-    """Reach everything of a captured function, which is unpickled: only one's own may be given."""
+    """Reach all dependencies of a captured function. It is unpickled, so pass only trusted bytes."""
     walk = _Walk(reach)
     walk.all_of(pickle.loads(data))
     reach.units[_TAKEN] = walk.digest.hexdigest()[:32]
 
 
 class _Walk:
-    """Each value says what it is and how many follow that it is made of: however deep, that takes no stack."""
+    """Digests a value without recursion, at any depth: each value adds its type and the number of its parts, which
+    follow."""
 
     def __init__(self, reach: Reach) -> None:
         self.digest = hashlib.sha256()
         self._reach = reach
         self._ahead: list[Any] = []
         self._met: dict[int, tuple[int, Any]] = {}
-        """Numbers of what was met, which is kept alive so that no id comes twice."""
+        """Ordinals of the visited values by id. The values are kept alive, so that no id is reused."""
 
     def all_of(self, value: Any) -> None:
         self._ahead.append(value)
@@ -77,9 +79,9 @@ class _Walk:
             self._many("cell", _content(value))
         elif kind is property:
             self._many("property", [value.fget, value.fset, value.fdel])
-        elif kind is typing.TypeVar:  # cloudpickle numbers them anew each time
+        elif kind is typing.TypeVar:  # cloudpickle numbers type variables anew each time
             self._add("type variable", value.__name__)
-        elif isinstance(value, type):  # its qualified name is kept only while the class it was pickled from is alive
+        elif isinstance(value, type):  # __qualname__ survives only while the pickled class is alive
             self._many(f"class {value.__name__}", [kind, *value.__bases__, *_flat(_own_of(value))])
         elif kind in (tuple, list):
             self._many(kind.__name__, value)
@@ -91,10 +93,11 @@ class _Walk:
             self._object(value)
 
     def _object(self, value: Any) -> None:
-        """As pickling takes it apart. What cannot be was made anew when the function was unpickled: a lock, a cache."""
+        """Digest an object by its pickled parts. An object that cannot be pickled (a lock, a cache) was created when
+        the function was unpickled; only its class counts."""
         try:
             parts = _reduced(value)
-        except Exception:  # noqa: BLE001  classes may refuse in their own words
+        except Exception:  # noqa: BLE001  classes may refuse with any exception
             parts = (type(value),)
         if isinstance(parts, str):
             self._named(getattr(value, "__module__", None) or type(value).__module__, parts)
@@ -134,7 +137,7 @@ class _Walk:
 
 
 def _importable(value: Any) -> tuple[str, str] | None:
-    """(module, name) of a function, class or builtin that its module has under that name."""
+    """(module, name) of a function, class or builtin that is found in its module under that name."""
     if not (inspect.isroutine(value) or inspect.isclass(value)):
         return None
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
@@ -156,7 +159,7 @@ def _reduced(value: Any) -> Any:
 
 
 def _names(code: types.CodeType) -> set[str]:
-    """Names that the code, or code in it, may look up in its globals."""
+    """Names that the code, or code nested in it, may look up in its globals."""
     inner = [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
     return set(code.co_names).union(*map(_names, inner))
 
@@ -166,14 +169,14 @@ def _text(value: Any) -> str:
         case bytes():
             return hashlib.sha256(value).hexdigest()
         case int():
-            return hex(value)  # repr has a limit
+            return hex(value)  # repr limits the number of digits
         case str():
             return value
     return repr(value)
 
 
 def _constant(constant: Any) -> str:
-    """A set has no order of its own."""
+    """Sets are sorted first, because their order varies."""
     return repr(sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant)
 
 
@@ -192,7 +195,7 @@ def _content(cell: types.CellType) -> list[Any]:
 
 _GENERATED = ("__doc__", "__module__", "__firstlineno__", "__slotnames__", "_abc_impl")
 _DESCRIPTORS = (types.MemberDescriptorType, types.GetSetDescriptorType)
-"""Of slots, which `__slots__` names."""
+"""Descriptors generated for `__slots__`."""
 
 
 def _own_of(kind: type) -> dict[str, Any]:

@@ -1,16 +1,16 @@
-"""The code digest of a function: of it, and of everything it reaches inside the project.
+"""The code digest of a function: a digest of the function and of its dependencies inside the project.
 
-What counts is the syntax tree: comments, layout and docstrings do not. From the function's own definition the names
-it reads lead on, through the imports of the project, to helpers, classes and constants, one **unit** for each name of
-a module's top level; importing a module also does what stands between its definitions, and that counts for whoever
-imports it. Of third-party distributions the version counts, and that of what they require; of modules that are on the
-path, but neither the project's nor installed, their sources.
+The syntax tree counts; comments, layout and docstrings do not. The analysis starts at the function's definition. It
+follows the names that the definition reads, through the project's imports, to helpers, classes and constants. Each
+top-level name of a module is one **unit**. Importing a module also executes the statements between its definitions, so
+these count for every importer. A third-party distribution counts by its version and the versions of its requirements. A
+module on the path that is neither in the project nor installed counts by its sources.
 
-What cannot be told counts as reached: an error in this direction costs time; one in the other would cost the result.
-How things are reached is in `reach`, for functions taken by value in `captured`.
+A dependency that cannot be determined counts as reached. A mistake in this direction costs time; a mistake in the other
+would give wrong results. See `dependency_graph` for the rules, and `closures` for functions taken by value.
 
-The idea is Nextflow's and Bazel's, to name a result by what made it; to look into the source, and not at the file, is
-that of joblib and of Unison.
+Naming a result by its origin is the idea of Nextflow and Bazel. Analysing the source instead of the file is that of
+joblib and Unison.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from .project_files import Project
 
 
 class Code(Struct, frozen=True):
-    """What a function is made of."""
+    """The code of a function."""
 
     units: dict[str, str]
-    """`pkg/helpers.py:clean` -> digest of that definition; `pkg/helpers.py:` is what importing the module does, and a
-    name without `:` a whole file."""
+    """`pkg/helpers.py:clean` -> digest of that definition. `pkg/helpers.py:` stands for the effects of importing the
+    module, a name without `:` for a whole file."""
     versions: dict[str, str]
-    """`python`, and each distribution it reaches -> version; a module that has none -> digest of its sources."""
+    """`python` and each reached distribution -> version. A module without a version -> digest of its sources."""
     asks: tuple[str, ...] = ()
-    """What it asks its `context` for that differs from run to run: attempt, run, started."""
+    """Attributes of `context` that the function reads and that differ between runs: attempt, run, started."""
 
 
 def code_of(references: Iterable[str], bundle: bytes) -> dict[str, Code]:
-    """The code of each function in a bundle, without importing any of it.
+    """The code of each function in a bundle. No module is imported.
 
-    Captured functions of the bundle are unpickled, so only one's own may be given.
+    Captured functions of the bundle are unpickled, so pass only a trusted bundle.
     """
     project, libraries = Project(bundle), Libraries()
     return {reference: _code(reference, project, libraries) for reference in references}

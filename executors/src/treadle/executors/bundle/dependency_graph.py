@@ -1,7 +1,7 @@
-"""What is reached from one function: names of modules first found, then gone through until nothing new comes.
+"""The dependencies of one function: names found in modules, followed until no new names appear.
 
-Where a text cannot say what is reached (`eval`, `globals`, `from x import *` of something unknown, a module used as a
-value), the whole module counts; where any module may be meant, the whole project does.
+If the source does not determine the dependency (`eval`, `globals`, `from x import *` of an unknown module, a module
+used as a value), the whole module counts. If it may be any module, the whole project counts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .project_files import Project, digest
 
 _DYNAMIC = frozenset({"eval", "exec", "globals", "locals", "vars", "compile"})
 _OPENERS = frozenset({"__globals__", "builtins", "__builtins__"})
-"""Whoever has these can look up any name of the module."""
+"""Code that has one of these can look up any name of the module."""
 _ANY_MODULE = frozenset(
     {
         ("importlib", "__import__"),
@@ -28,17 +28,17 @@ _ANY_MODULE = frozenset(
         ("sys", "modules"),
     }
 )
-"""They lead to modules that no name leads to."""
+"""Functions that can load any module."""
 
 
 class Reach:
-    """What is reached from one function."""
+    """The dependencies of one function."""
 
     def __init__(self, project: Project) -> None:
         self._project = project
         self.units: dict[str, str] = {}
         self.foreign: set[str] = set()
-        """Top-level modules that are neither the project's nor the standard library's."""
+        """Top-level modules of neither the project nor the standard library."""
         self.asks: set[str] = set()
         self._imported: set[str] = set()
         self._whole: set[str] = set()
@@ -49,10 +49,10 @@ class Reach:
         while self._pending:
             self._read(*self._pending.pop())
 
-    # -- ways to reach
+    # -- entry points
 
     def name(self, module: str, name: str) -> None:
-        """A name of a module's top level."""
+        """Reach a top-level name of a module."""
         if not self._project.owns(module):
             self.outside(module)
             return
@@ -68,7 +68,7 @@ class Reach:
             self.whole(name)
 
     def whole(self, module: str) -> None:
-        """Everything in a module, and in those of a package."""
+        """Reach everything in a module, and for a package in all its modules."""
         if not self._project.owns(module):
             self.outside(module)
             return
@@ -88,7 +88,7 @@ class Reach:
             self.whole(star)
 
     def imports(self, module: str) -> None:
-        """A module is imported, and so are the packages around it: what that does counts, however it came about."""
+        """Reach the effects of importing a module and its parent packages. They count for every kind of import."""
         pending = [module]
         while pending:
             name = pending.pop()
@@ -120,10 +120,10 @@ class Reach:
             self._file(name)
 
     def _defined(self, module: Module, name: str) -> bool:
-        """Reach what defines a name of the module; False when nothing that can be read does."""
+        """Reach the definition of a name of the module; False if no readable definition exists."""
         key = (module.name, name)
         if key not in self._found:
-            self._found[key] = False  # meanwhile: imports may go in a circle
+            self._found[key] = False  # guards against circular imports
             self._found[key] = self._look_up(module, name)
         return self._found[key]
 
@@ -136,9 +136,9 @@ class Reach:
         return bool(found)
 
     def _bound(self, module: Module, name: str, rest: Chain) -> bool:
-        """Reach what binds a name in the module, and `rest` of it; False when nothing does."""
+        """Reach the binding of a name in the module, and `rest` of it; False if the name is not bound."""
         statements, imports = module.bindings.get(name, ()), module.imports.get(name, ())
-        outside = [one for one in imports if not self._project.owns(one.module)]  # by no definition of the project
+        outside = [one for one in imports if not self._project.owns(one.module)]  # not defined in the project
         if statements or outside:
             self._unit(module, name, statements, outside)
         for one in imports:
@@ -146,7 +146,7 @@ class Reach:
         return bool(statements or imports)
 
     def _star(self, star: str, name: str) -> bool:
-        """Look for a name in what the module takes everything of."""
+        """Look up a name in a module imported with `*`."""
         known = self._project.module(star) if self._project.owns(star) else None
         if known is None:
             self.outside(star)
@@ -154,7 +154,7 @@ class Reach:
         return self._defined(known, name) or self._submodule(star, name)
 
     def _submodule(self, module: str, name: str) -> bool:
-        """A module taken out of its package and used as a value."""
+        """Reach a module that is taken out of its package and used as a value."""
         if not self._project.path(f"{module}.{name}"):
             return False
         self.whole(f"{module}.{name}")
@@ -169,14 +169,14 @@ class Reach:
             self._pending.append((module, reads))
 
     def _file_of(self, module: str) -> None:
-        """A module without a source: compiled, or a folder, of which its files say nothing by themselves."""
+        """A module without a source: a compiled module or a folder. All its files count."""
         for name in self._project.files_of(module):
             self._file(name)
 
     def _file(self, name: str) -> None:
         self.units[name] = digest(self._project.files[name])
 
-    # -- what a unit reads
+    # -- names that a unit reads
 
     def _read(self, module: Module, reads: Reads) -> None:
         self.asks |= reads.asks
@@ -194,7 +194,7 @@ class Reach:
             self.whole(module.name)
 
     def _neither(self, module: Module, name: str) -> None:
-        """A name that the module neither defines nor imports by name."""
+        """Handle a name that the module neither defines nor imports by name."""
         self._defined(module, name)
         if name in _DYNAMIC:
             self.whole(module.name)
@@ -202,7 +202,7 @@ class Reach:
             self._everything()
 
     def _imported_name(self, one: Imported, rest: Chain) -> None:
-        """`rest` is what follows the imported name: the way through modules, then a name."""
+        """Follow an imported name. `rest` are the attributes after it: modules first, then a name."""
         module, names = one.module, [*([one.name] if one.name else []), *rest]
         if (module, *names[:1]) in _ANY_MODULE:
             self._everything()
@@ -211,7 +211,7 @@ class Reach:
         while names and self._project.path(f"{module}.{names[0]}"):
             package, name = self._project.module(module), names.pop(0)
             if package is not None:
-                self._defined(package, name)  # what the package gives the name of its module
+                self._defined(package, name)  # the package may bind the name of its module itself
             module = f"{module}.{name}"
         if names:
             self.name(module, names[0])

@@ -1,4 +1,4 @@
-"""Versions of the third-party distributions behind modules, with those of what they require."""
+"""Versions of the third-party distributions that provide modules, and of their requirements."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def installed(modules: Iterable[str]) -> dict[str, str]:
-    """Distribution -> version, of top-level modules."""
+    """Distribution -> version, for top-level modules."""
     from importlib import metadata
 
     foreign = set(modules) - sys.stdlib_module_names
@@ -27,15 +27,17 @@ def installed(modules: Iterable[str]) -> dict[str, str]:
 
 
 class Libraries:
-    """What is known of modules that are not the project's. Each library without a version is read once."""
+    """Versions and sources of modules outside the project. The sources of a module without a version are read once."""
 
     def __init__(self) -> None:
         self._sources: dict[str, tuple[str, frozenset[str]]] = {}
 
     def versions_of(self, modules: Iterable[str]) -> dict[str, str]:
-        """Distribution -> version, of top-level modules and of all that these require; what is not there is left out.
+        """Distribution -> version, for top-level modules and all their requirements. Distributions that are not
+        installed are omitted.
 
-        Of a module that is somebody's own, but not the project's, no version says what it does: its name -> a digest.
+        A module that is not installed from a distribution has no meaningful version. It is listed as name -> digest of
+        its sources.
         """
         own, known = self._own(modules)
         found: dict[str, str] = {}
@@ -48,7 +50,7 @@ class Libraries:
         return dict(sorted((found | own).items()))
 
     def _own(self, modules: Iterable[str]) -> tuple[dict[str, str], set[str]]:
-        """(digests of modules that lie elsewhere than what is installed, all modules that these and the given are)."""
+        """(digests of the modules that are not installed, all modules reached from the given ones)."""
         own: dict[str, str] = {}
         known: set[str] = set()
         pending = [*modules]
@@ -64,7 +66,8 @@ class Libraries:
         return own, known
 
     def _read(self, module: str) -> tuple[str, frozenset[str]]:
-        """(digest of its sources, top-level modules they import); "": it is installed, or not there."""
+        """(digest of its sources, top-level modules they import). The digest is empty if the module is installed or
+        missing."""
         if module not in self._sources:
             files = sources_elsewhere(module)
             self._sources[module] = (_digest(files), _imported(files)) if files else ("", frozenset())
@@ -74,7 +77,7 @@ class Libraries:
 def _imported(files: Iterable[Path]) -> frozenset[str]:
     names: set[str] = set()
     for file in [file for file in files if file.suffix == ".py"]:
-        with suppress(UsageError):  # it is for another Python, and not imported here
+        with suppress(UsageError):  # written for another Python version, and not imported here
             names |= set(imported_names(file))
     return frozenset(names)
 
@@ -86,7 +89,7 @@ def _digest(files: Iterable[Path]) -> str:
 
 @cache
 def providers() -> dict[str, list[str]]:
-    """Top-level module -> distributions; looks at every installed one, so once for a process."""
+    """Top-level module -> distributions. Cached, because it reads the metadata of every installed distribution."""
     from importlib import metadata
 
     return {module: list(names) for module, names in metadata.packages_distributions().items()}
@@ -94,7 +97,7 @@ def providers() -> dict[str, list[str]]:
 
 @cache
 def _distribution(name: str) -> tuple[str, tuple[str, ...]] | None:
-    """Version and requirements, those of extras left out; None: it is not installed."""
+    """Version and requirements, without the requirements of extras; None: it is not installed."""
     from importlib import metadata
 
     try:
@@ -106,5 +109,5 @@ def _distribution(name: str) -> tuple[str, tuple[str, ...]] | None:
 
 
 def _normal(name: str) -> str:
-    """As PEP 503 spells it."""
+    """Normalise a name as PEP 503 specifies."""
     return re.sub(r"[-_.]+", "-", name).lower()

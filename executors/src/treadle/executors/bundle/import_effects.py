@@ -1,8 +1,8 @@
-"""What importing a module does beside binding names: it counts for whoever imports the module.
+"""The effects of importing a module other than binding names. They count for every importer of the module.
 
-Statements that do nothing but define count only by their names. That what is called for a value, or decorates, has no
-other effect is believed of the standard library, and of calls of third-party distributions; of nobody else. What is
-made with treadle is a workflow, which changes no function.
+Statements that only define names count only through these names. Calls and decorators may have other effects, with two
+exceptions: the standard library, and calls of third-party distributions. Objects made with treadle are workflows, which
+change no function.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 def effects_of(module: Module, owns: Callable[[str], bool], *, registers: bool) -> list[ast.stmt]:
     """The statements that may change more than the names they bind.
 
-    `owns` tells modules of the project; `registers`: it has classes that know who derives from them.
+    `owns` tests whether a module is part of the project; `registers`: the project has classes that register their
+    subclasses.
     """
     workflow = _workflow_of(module)
 
@@ -55,7 +56,7 @@ def effects_of(module: Module, owns: Callable[[str], bool], *, registers: bool) 
 
 
 def _workflow_of(module: Module) -> set[str]:
-    """Names of treadle, and of what is made with it."""
+    """Names imported from treadle, and names of objects made with it."""
     found = {name for name, imported in module.imports.items() if all(_is_engine(one.module) for one in imported)}
     for node in chain.from_iterable(map(_executed, module.statements)):
         match node:
@@ -70,7 +71,7 @@ def _is_engine(module: str) -> bool:
 
 
 def _executed(statement: ast.stmt) -> Iterator[ast.AST]:
-    """It and what is in it, in order, but for the bodies of functions."""
+    """The statement and all nodes in it, in order, except for the bodies of functions."""
     pending: list[ast.AST] = [statement]
     while pending:
         node = pending.pop()

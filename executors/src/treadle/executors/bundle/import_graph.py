@@ -1,4 +1,4 @@
-"""Which files of a project a module needs: imports followed by reading the sources, without running them."""
+"""The files of a project that a module needs. Imports are found by reading the sources, without running them."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ ENGINE = "treadle"
 
 
 class Project:
-    """The modules below `roots` that were asked for, with all they import; others are noted as third-party."""
+    """The required modules below `roots` and all their imports; imports from elsewhere are recorded as third-party."""
 
     def __init__(self, roots: Sequence[Path]) -> None:
         self._roots = [root.resolve() for root in roots]
         self.modules: set[str] = set()
         self.files: dict[str, Path] = {}
-        """Path below the folder of imports -> file."""
+        """Path relative to the import folder -> file."""
         self.foreign: set[str] = set()
         """Other top-level modules that they import."""
 
     def require(self, module: str, wanted_by: str) -> None:
-        """Include the module; raises UsageError when it is neither the project's nor installed."""
+        """Include the module. Raises UsageError when it is neither in the project nor installed."""
         self.include(module)
         top = module.partition(".")[0]
         if top in self.foreign and _find_spec(top) is None:
@@ -43,7 +43,7 @@ class Project:
             )
 
     def include(self, module: str) -> None:
-        """Include the top-level module or package that `module` is in, if it is the project's, and what it imports."""
+        """Include the top-level module or package of `module`, if it is in the project, and its imports."""
         pending = [module.partition(".")[0]]
         while pending:
             name = pending.pop()
@@ -57,14 +57,14 @@ class Project:
             pending += self._add(place)
 
     def _add(self, place: Path) -> Iterator[str]:
-        """Take the files of a module or package; the top-level names they import."""
+        """Add the files of a module or package; yield the top-level names they import."""
         for file in [place] if place.is_file() else _package_files(place):
             self.files[file.relative_to(place.parent).as_posix()] = file
             if file.suffix == ".py":
                 yield from imported_names(file)
 
     def _locate(self, name: str) -> Path | None:
-        """The file or folder of a top-level module, when it is below a root."""
+        """The file or folder of a top-level module in the project, or None."""
         for root in self._roots:
             place = _below(root, name)
             if place is not None:
@@ -73,7 +73,8 @@ class Project:
         return None if name in sys.stdlib_module_names else self._locate_on_path(name)
 
     def _locate_on_path(self, name: str) -> Path | None:
-        """A module found the way Python does (an editable install, say) that is the project's nevertheless."""
+        """A project module that Python finds elsewhere on its path, such as an editable install; None for other
+        modules."""
         spec = _find_spec(name)
         if spec is None:
             return None
@@ -85,8 +86,8 @@ class Project:
 
 
 def sources_elsewhere(module: str) -> list[Path]:
-    """Files of a top-level module that is on the path, but was not installed there: those of an editable install, or
-    of a folder in PYTHONPATH."""
+    """Files of a top-level module that is on the path but not installed, such as an editable install or a folder in
+    PYTHONPATH."""
     spec = _find_spec(module)
     if spec is None:
         return []
@@ -97,7 +98,7 @@ def sources_elsewhere(module: str) -> list[Path]:
 
 
 def _is_installed(place: Path) -> bool:
-    """Where installers put things by themselves, or in a folder that one was given (`--target`), by its RECORD."""
+    """Whether the module is in an installer's folder, or listed in a RECORD beside it (as `--target` writes)."""
     if _INSTALLED.intersection(place.parts):
         return True
     entry = f"{place.name}{'/' if place.is_dir() else ','}"
@@ -106,7 +107,7 @@ def _is_installed(place: Path) -> bool:
 
 
 def imported_names(file: Path) -> Sequence[str]:
-    """Top-level names of what the source imports absolutely, anywhere in it. Raises UsageError for bad syntax."""
+    """Top-level names of all absolute imports in the source. Raises UsageError for bad syntax."""
     try:
         return _imported(file.read_bytes(), str(file))
     except (SyntaxError, ValueError) as error:
@@ -115,7 +116,7 @@ def imported_names(file: Path) -> Sequence[str]:
 
 @functools.lru_cache(maxsize=1000)
 def _imported(source: bytes, name: str) -> Sequence[str]:
-    """Remembered: whoever submits from a notebook or a loop has changed few files since the last time."""
+    """Cached: between submissions from a notebook or a loop few files change."""
     found = (name.partition(".")[0] for node in ast.walk(ast.parse(source, name)) for name in _names(node))
     return tuple(dict.fromkeys(found))
 
@@ -134,9 +135,9 @@ def _names(node: ast.AST) -> list[str]:
 
 
 def names_in_pickle(data: bytes) -> set[str]:
-    """Top-level names of the modules that a function by cloudpickle refers to, or imports when it is called.
+    """Top-level names of the modules that a cloudpickled function refers to, or imports when called.
 
-    It is unpickled, so only one's own may be given.
+    The data is unpickled, so pass only trusted bytes.
     """
     found = _Named(data)
     found.load()
@@ -167,12 +168,13 @@ class _Named(pickle.Unpickler):
 
 
 def imported_by(code: types.CodeType) -> Iterator[str]:
-    """Modules that the code imports; not code in it."""
+    """Modules that the code imports, without nested code."""
     return (one.argval for one in dis.get_instructions(code) if one.opname == "IMPORT_NAME")
 
 
 def _below(root: Path, name: str) -> Path | None:
-    """As Python would find it in `root`: a package, a module, then a folder with sources (a namespace package)."""
+    """Find a module in `root` in Python's order: a package, a module, then a folder with sources (a namespace
+    package)."""
     folder, module = root / name, root / f"{name}.py"
     if (folder / "__init__.py").is_file():
         return folder
@@ -191,7 +193,7 @@ def _refuse_shadow(name: str, place: Path) -> None:
 def _find_spec(name: str) -> importlib.machinery.ModuleSpec | None:
     try:
         return importlib.util.find_spec(name)
-    except (ImportError, ValueError):  # a module of this name was made by hand
+    except (ImportError, ValueError):  # a module of this name was created without a spec
         return None
 
 
@@ -200,7 +202,7 @@ def _is_venv(folder: Path) -> bool:
 
 
 def _package_files(folder: Path) -> Iterator[Path]:
-    """Every file of a package, sorted; not what is hidden, compiled, or in a virtual environment."""
+    """Every file of a package, sorted, except hidden and compiled files and virtual environments."""
     for entry in sorted(folder.iterdir()):
         if entry.name.startswith(".") or entry.name == "__pycache__":
             continue

@@ -1,4 +1,4 @@
-"""A module taken apart: which statements bind which names, and what each of them reads. Sources are read, never run."""
+"""Splits a module into statements, the names they bind and its imports. Sources are read, never run."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ _GUARD = "__name__ == '__main__'"
 
 
 class Imported(NamedTuple):
-    """Where an imported name comes from. `import a.b` binds `a` to the module `a`, and runs `a.b` too."""
+    """The source of an imported name. `import a.b` binds `a` to the module `a`, and also runs `a.b`."""
 
     module: str
     name: str = ""
-    """Of what is taken out of the module; empty: the module itself."""
+    """The name imported from the module; empty: the module itself."""
     runs: str = ""
     """The module that the statement imports."""
 
 
 @dataclass
 class Module:
-    """A module of the project. Names are those of its top level; imports are those anywhere in it."""
+    """A module of the project. Bindings are top-level names; imports are those anywhere in the module."""
 
     name: str
     path: str
-    """From the folder of imports: `pkg/helpers.py`."""
+    """Relative to the import folder: `pkg/helpers.py`."""
     bindings: dict[str, list[ast.stmt]] = field(default_factory=dict)
     imports: dict[str, list[Imported]] = field(default_factory=dict)
     stars: list[str] = field(default_factory=list)
-    """Modules of which it takes everything."""
+    """Modules imported with `*`."""
     statements: list[ast.stmt] = field(default_factory=list)
-    """What importing it runs: all but a script's part."""
+    """The statements that importing runs: all except the script's main block."""
 
     @property
     def runs(self) -> Iterator[str]:
-        """Modules that it imports, or may: what is taken out of a package can be one of its modules."""
+        """Modules that it imports or may import: a name imported from a package can be a submodule."""
         yield from self.stars
         for one in (one for found in self.imports.values() for one in found):
             yield one.runs or one.module
@@ -51,16 +51,16 @@ class Module:
                 yield f"{one.module}.{one.name}"
 
     def is_foreign(self, node: ast.expr, owns: Callable[[str], bool]) -> bool:
-        """Whether it comes from a third-party distribution."""
+        """Whether the expression comes from a third-party distribution."""
         tops = {one.module.partition(".")[0] for one in self.imports.get(root_of(node), ())}
         return any(not owns(top) for top in tops - sys.stdlib_module_names - {ENGINE})
 
 
 def parse_module(name: str, path: str, source: bytes, owns: Callable[[str], bool], *, docstrings: bool) -> Module:
-    """Take a module apart; `owns` tells modules of the project. Its docstrings count with `docstrings`, and where a
-    decorator or a base of a third-party distribution may make something of them (a prompt, a description).
+    """Parse a module; `owns` tests whether a module is part of the project.
 
-    Raises SyntaxError, ValueError.
+    Docstrings count if `docstrings` is set. They also count if a decorator or base class of a third-party distribution
+    may use them (as a prompt or a description). Raises SyntaxError, ValueError.
     """
     tree = ast.parse(source, path)
     module = Module(name, path)
@@ -93,7 +93,8 @@ def place_of(statement: ast.stmt) -> Place:
 
 
 def is_plain(statement: ast.stmt) -> bool:
-    """Whether it is a function that reads nothing before it is called, wherever it stands."""
+    """Whether it is a function definition that reads no names before it is called, so that its position does not
+    matter."""
     if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
         return False
     return not statement.decorator_list and not defaults(statement.args)
@@ -104,7 +105,7 @@ def _is_script(statement: ast.stmt) -> bool:
 
 
 def _made_by(node: ast.AST) -> list[ast.expr]:
-    """What is called when a definition is made."""
+    """The expressions that are called when a definition is executed."""
     match node:
         case ast.ClassDef():
             return [*node.decorator_list, *node.bases, *(one.value for one in node.keywords)]
@@ -114,7 +115,7 @@ def _made_by(node: ast.AST) -> list[ast.expr]:
 
 
 def root_of(node: ast.AST) -> str:
-    """`a` of `a.b(c)[d].e`; empty where it begins with no name."""
+    """`a` of `a.b(c)[d].e`; empty if the expression does not start with a name."""
     while True:
         match node:
             case ast.Attribute(value=inner) | ast.Subscript(value=inner) | ast.Call(func=inner):

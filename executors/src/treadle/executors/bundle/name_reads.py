@@ -1,4 +1,4 @@
-"""Which names of its module a statement reads. Names that a function binds itself are its own, as Python has it."""
+"""The module-level names that a statement reads. Names that a function binds itself are local, by Python's rules."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 ASKED = frozenset({"run", "started", "attempt"})
-"""What a function may ask its `context` that differs from run to run; from each checkpoint it must come to the same."""
+"""Attributes of `context` that differ between runs. A checkpoint is not among them: a function must return the same
+result from every checkpoint."""
 BUILTINS = frozenset(dir(builtins))
 _IMPORTERS = ("import_module", "__import__")
 
 
 class Reads(NamedTuple):
-    """What statements mention."""
+    """The names and modules that statements refer to."""
 
     chains: frozenset[Chain]
     modules: frozenset[str]
-    """Modules it imports by a text, as `import_module("x")` does; such a call is no chain."""
+    """Modules imported by a literal name, as in `import_module("x")`; such a call is not a chain."""
     any_module: bool
-    """It may import what no text says."""
+    """A module is imported by a computed name."""
     asks: frozenset[str]
-    """Of what is called `context`, those of ASKED."""
+    """Attributes of a name `context` that are in ASKED."""
 
 
 def reads_of(*statements: ast.stmt) -> Reads:
-    """Everything the statements and the functions in them may read of the module's names, whenever they are called."""
+    """All module-level names that the statements, and the functions in them when called, may read."""
     reader = _Reader()
     for statement in statements:
         reader.visit(statement)
@@ -41,7 +42,7 @@ def reads_of(*statements: ast.stmt) -> Reads:
 
 
 def chain_of(node: ast.AST) -> Chain | None:
-    """The names of `a.b.c`; None for anything else."""
+    """The names of `a.b.c`; None for any other node."""
     names: list[str] = []
     while isinstance(node, ast.Attribute):
         names.append(node.attr)
@@ -100,10 +101,10 @@ class _Reader(ast.NodeVisitor):
             self._quoted(node.slice)
 
     def _quoted(self, annotation: ast.expr) -> None:
-        """What its texts name: libraries look that up once all of it is defined."""
+        """Read the names in quoted annotations: libraries resolve them once the module is defined."""
         texts = (node.value for node in ast.walk(annotation) if isinstance(node, ast.Constant))
         for text in texts:
-            if isinstance(text, str) and text not in BUILTINS:  # `Literal["eval"]` is no call
+            if isinstance(text, str) and text not in BUILTINS:  # `Literal["eval"]` is not a call
                 with suppress(SyntaxError, ValueError):
                     self.visit(ast.parse(text.strip(), mode="eval"))
 
@@ -135,7 +136,7 @@ class _Reader(ast.NodeVisitor):
             super().generic_visit(node)
 
     def _comprehension(self, node: _Comprehension) -> None:
-        """Its first iterable belongs to the scope around it."""
+        """The first iterable belongs to the enclosing scope."""
         self.visit(node.generators[0].iter)
         targets = {name for generator in node.generators for name in _stored_in(generator.target)}
         with self._scope(targets):
@@ -166,12 +167,12 @@ def _parameters(arguments: ast.arguments) -> set[str]:
 
 
 def defaults(arguments: ast.arguments) -> list[ast.expr]:
-    """They are evaluated outside of the function."""
+    """Default values, which are evaluated outside the function."""
     return [*arguments.defaults, *filter(None, arguments.kw_defaults)]
 
 
 def _stored_in(node: ast.AST) -> set[str]:
-    """Names it binds, comprehensions included."""
+    """Names it binds, including those in comprehensions."""
     return {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
 
 
@@ -180,7 +181,7 @@ def _bound_in(body: Iterable[ast.stmt]) -> set[str]:
 
 
 def bound(node: ast.AST) -> Iterator[str]:
-    """What a statement binds in its scope; not imports, which are looked up by their names."""
+    """Names that a statement binds in its scope, except imports, which are resolved by name."""
     if isinstance(node, _SCOPES):
         if not isinstance(node, ast.Lambda):
             yield node.name
@@ -199,7 +200,8 @@ def bound(node: ast.AST) -> Iterator[str]:
 
 
 def _not_its_own(body: Iterable[ast.stmt]) -> set[str]:
-    """Names that functions look up outside, or import, whatever else they do with them."""
+    """Names that functions declare global or import. They count as module-level names even if the function also binds
+    them."""
     nodes = [node for statement in body for node in ast.walk(statement)]
     imported = (one for node in nodes if isinstance(node, ast.Import | ast.ImportFrom) for one in node.names)
     declared = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}

@@ -1,4 +1,4 @@
-"""The files of a bundle, and the modules of the project among them."""
+"""The files of a bundle, and the project's modules among them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Unit(NamedTuple):
 
 
 def digest(data: bytes) -> str:
-    """128 bits are enough where nobody gains by a collision: the code is its owner's."""
+    """128 bits suffice: the code belongs to the user, and a collision would only harm its author."""
     return hashlib.sha256(data).hexdigest()[:32]
 
 
 class Project:
-    """The files of a bundle. Modules are taken apart when they are first reached."""
+    """The files of a bundle. Modules are parsed on first access."""
 
     def __init__(self, bundle: bytes) -> None:
         """`bundle`: see `build`; empty for a run without functions of a project."""
@@ -47,7 +47,7 @@ class Project:
         self._turns: dict[str, list[Place]] = {}
 
     def path(self, module: str) -> str:
-        """The file of a module; empty when it is not the project's."""
+        """The file of a module; empty if it is not in the project."""
         stem = module.replace(".", "/")
         return next((path for path in (f"{stem}/__init__.py", f"{stem}.py") if path in self.files), "")
 
@@ -59,7 +59,7 @@ class Project:
         return frozenset(name.partition("/")[0].partition(".")[0] for name in self.files)
 
     def module(self, name: str) -> Module | None:
-        """None: there is no source of it, such as a folder without `__init__.py` or a compiled module."""
+        """The parsed module; None if it has no source, as a folder without `__init__.py` or a compiled module."""
         if name not in self._parsed:
             path = self.path(name)
             source = self.files.get(path, b"")
@@ -74,17 +74,17 @@ class Project:
         return sorted(name.replace("/", ".") for name in names)
 
     def modules_of(self, package: str) -> list[str]:
-        """Those in it, and in the packages in it."""
+        """The modules of a package and of its subpackages."""
         return [name for name in self.modules if name.startswith(f"{package}.")]
 
     @cached_property
     def docstrings(self) -> bool:
-        """Whether something in the project looks at docstrings or sources, so that they count too."""
+        """Whether any module of the project reads docstrings or sources, so that docstrings count too."""
         return self._mentions(_WITH_DOCSTRINGS)
 
     @cached_property
     def registers(self) -> bool:
-        """Whether the project has classes that know who derives from them."""
+        """Whether the project has classes that register their subclasses."""
         return self._mentions(_WITH_REGISTERS)
 
     def _mentions(self, words: Iterable[bytes]) -> bool:
@@ -92,13 +92,13 @@ class Project:
         return any(word in source for source in sources for word in words)
 
     def effects(self, module: Module) -> list[ast.stmt]:
-        """What importing the module does beside binding names."""
+        """Statements with effects other than binding names, executed on import."""
         if module.name not in self._effects:
             self._effects[module.name] = effects_of(module, self.owns, registers=self.registers)
         return self._effects[module.name]
 
     def unit(self, module: Module, name: str, statements: Sequence[ast.stmt], imports: Sequence[Imported]) -> Unit:
-        """What the statements and imports of that name are, once for all functions that reach them."""
+        """The digest and reads of a name's statements and imports, computed once for all functions that reach them."""
         key = (module.name, name)
         if key not in self._units:
             turns = self._turns_of(module)
@@ -108,15 +108,15 @@ class Project:
         return self._units[key]
 
     def _turns_of(self, module: Module) -> list[Place]:
-        """Where a name may come to mean something else: what is made before such a statement differs from what is made
-        after it, of the same text."""
+        """Places of the statements that may rebind a name. A definition before such a statement may differ from the
+        same text after it."""
         if module.name not in self._turns:
             again = [one for found in module.bindings.values() for one in found[1:]]
             self._turns[module.name] = sorted({*map(place_of, [*again, *self.effects(module)])})
         return self._turns[module.name]
 
     def data_files(self, module: Module) -> list[str]:
-        """Files that a module which looks for a folder may read: its own, or that of any package."""
+        """Data files of all packages if the module looks up a folder and may read them; otherwise none."""
         return self._data if any(word in self.files[module.path] for word in _WITH_FILES) else []
 
     @cached_property
@@ -132,7 +132,7 @@ class Project:
         return found
 
     def files_of(self, module: str) -> list[str]:
-        """Of a module without a source."""
+        """Files of a module without a source."""
         return self._by_stem.get(module.replace(".", "/"), [])
 
 

@@ -1,4 +1,4 @@
-"""The worker's side of bundles: fetched, checked, unpacked once per user and host, first on the path."""
+"""The worker's side of bundles: fetch, check, unpack once per user and host, and put first on the import path."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from ..program import SharedCode
 from .build import CAPTURED_FOLDER, MANIFEST, MODULES, SIZE_LIMIT, Manifest, content_digest, python_version
 
 UNUSED = 14 * 86_400.0
-"""Seconds after which an unpacked bundle that nobody uses is removed."""
+"""Seconds after which an unused unpacked bundle is removed."""
 _NAMES = ".names"
-"""Lists the entries of an unpacked bundle, so that they can be told from what was put beside them."""
+"""Lists the entries of an unpacked bundle, to distinguish them from files added later."""
 _MUCH = 256 << 20
-"""Bytes that a process has allocated since it opened its bundle, from which on a collection is worth its time."""
+"""A garbage collection is worthwhile once the process has allocated this many bytes since it opened its bundle."""
 _active: dict[str, Path] = {}
-"""Digest -> folder of the one bundle of this process."""
+"""Digest -> folder of the single bundle of this process."""
 
 
 def prepare(store: Store, run: str, digest: str, key: bytes, shared: SharedCode | None = None) -> dict[str, bytes]:
-    """Make the bundle of a run importable; the functions captured in it, by reference.
+    """Make the bundle of a run importable; return its captured functions by reference.
 
-    Its modules are imported anew for each run. A bundle that this host has unpacked is not fetched, unless a file of
-    it was removed since. Raises UsageError when the process has another bundle, CorruptError when it was not sealed
-    with the run's key, MissingError, StoreError.
+    Its modules are imported anew for each run. A bundle that is unpacked on this host is not fetched again, unless a
+    file of it was removed. Raises UsageError when the process has another bundle, CorruptError when the bundle was not
+    sealed with the run's key, MissingError, StoreError.
     """
     path = _active.get(digest)
     if path is None or not _is_there(path):
@@ -90,10 +90,10 @@ def _is_private(folder: Path) -> bool:
 
 
 def open_bundle(data: bytes, digest: str, root: Path) -> Path:
-    """Unpack a bundle into `root/<digest>`, which appears whole or not at all; one that is there is left as it is.
+    """Unpack a bundle into `root/<digest>`, atomically. An intact existing folder is kept.
 
-    One that is damaged (by a power cut, say, or by user code) gives way. Raises CorruptError when the content is not
-    what the digest says or would land outside of the folder.
+    A damaged folder (after a power cut, or changed by user code) is replaced. Raises CorruptError when the content does
+    not match the digest or would be written outside the folder.
     """
     target = root / digest
     if _is_whole(target):
@@ -118,7 +118,7 @@ def open_bundle(data: bytes, digest: str, root: Path) -> Path:
 
 
 def _move(new: Path, target: Path, aside: Path) -> None:
-    """Rename into place; of two processes that unpack at once one wins, and both use its folder."""
+    """Rename into place. If two processes unpack at the same time, one wins and both use its folder."""
     try:
         os.rename(new, target)
     except OSError:
@@ -129,7 +129,7 @@ def _move(new: Path, target: Path, aside: Path) -> None:
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether what was unpacked there is all there, and as it was."""
+    """Whether all unpacked files exist and are unchanged."""
     try:
         names = (path / _NAMES).read_text().split("\0")
         return content_digest({name: (path / _checked(name)).read_bytes() for name in names}) == path.name
@@ -138,7 +138,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether all that was unpacked still exists. What it holds was checked when this process began to use it."""
+    """Whether all unpacked files exist. Their content was checked when this process first used them."""
     try:
         names = (path / _NAMES).read_text().split("\0")
     except OSError:
@@ -147,19 +147,19 @@ def _is_there(path: Path) -> bool:
 
 
 def _hold(path: Path) -> bool:
-    """Keep the folder from being removed while this process lives; False when there is none."""
+    """Protect the folder from removal while this process lives; False if it does not exist."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
-    with contextlib.suppress(OSError):  # a file system without locks: then its age alone protects it
+    with contextlib.suppress(OSError):  # a file system without locks: the folder's age alone protects it
         fcntl.flock(descriptor, fcntl.LOCK_SH)
         os.utime(descriptor)
     return True
 
 
 def _remove_unused(root: Path) -> None:
-    """Bundles, and remains of unpacking, that no process has and none has asked for lately."""
+    """Remove old bundles, and leftovers of unpacking, that no process holds."""
     for entry in [one for one in os.scandir(root) if one.is_dir(follow_symlinks=False)]:
         with contextlib.suppress(OSError):
             if time.time() - entry.stat(follow_symlinks=False).st_mtime < UNUSED:
@@ -173,7 +173,7 @@ def _remove_unused(root: Path) -> None:
 
 
 def _entries(data: bytes) -> dict[str, bytes]:
-    """Name -> content; refuses names that leave the folder and content larger than a bundle may be."""
+    """Name -> content. Rejects names outside the folder and content above the size limit of a bundle."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             infos = archive.infolist()
@@ -192,9 +192,9 @@ def _checked(name: str) -> str:
 
 
 def activate(path: Path) -> dict[str, bytes]:
-    """Put an unpacked bundle first on the path of imports; the captured functions in it, by reference.
+    """Put an unpacked bundle first on the import path; return its captured functions by reference.
 
-    Raises UsageError when this process has another bundle, or when functions were captured by another Python.
+    Raises UsageError when this process has another bundle, or when another Python version captured the functions.
     """
     if _active and path.name not in _active:
         raise UsageError("this process has the code of another bundle", "Start a new worker for each bundle.")
@@ -213,7 +213,7 @@ def activate(path: Path) -> dict[str, bytes]:
 
 
 class _Modules:
-    """The project's modules of one run: no run finds what another one left in them."""
+    """The imported project modules of the current run. No run sees state that another run left in its modules."""
 
     def __init__(self) -> None:
         self._names: frozenset[str] = frozenset()
@@ -222,21 +222,21 @@ class _Modules:
         self._allocated = 0
 
     def own(self, names: Iterable[str]) -> None:
-        """The project's top-level names. Modules of these names that were imported from elsewhere are forgotten."""
+        """Set the project's top-level names. Modules of these names that were imported from elsewhere are dropped."""
         self._names, self._run, self._allocated = frozenset(names), "", allocated_bytes()
         self._forget()
         importlib.invalidate_caches()
 
     def enter(self, run: str) -> None:
-        """Forget the modules of another run: imports make them anew."""
+        """Drop the modules of another run, so that they are imported anew."""
         if self._run not in ("", run):
             self._imported.update(self._forget())
             if allocated_bytes() > self._allocated + _MUCH:
-                gc.collect()  # modules are in cycles; what they hold must not count against the next attempt
+                gc.collect()  # modules are in reference cycles; their memory must not count against the next attempt
         self._run = run
 
     def imported_before(self, name: str) -> bool:
-        """Whether an earlier run of this process has imported the module."""
+        """Whether an earlier run of this process imported the module."""
         return name in self._imported
 
     def _forget(self) -> list[str]:
@@ -250,12 +250,12 @@ _modules = _Modules()
 
 
 def imported_before(module: str) -> bool:
-    """Whether an earlier run has imported this module of the project in this process."""
+    """Whether an earlier run imported this project module in this process."""
     return _modules.imported_before(module)
 
 
 def differences() -> str:
-    """How Python and the packages here differ from those that the bundle of this process was made with."""
+    """The differences between the versions of Python and packages here and at the creation of this process's bundle."""
     return "; ".join(map(_differences, _active.values()))
 
 

@@ -1,5 +1,5 @@
-"""Providers of functions emulated by processes of this machine, so that what passes here passes there.
+"""Function providers emulated by processes on this machine: code that passes here passes at the provider.
 
-`emulations` (what each provider allows and does, as data), `invoker` (sandboxes in place of the provider), `sandbox`
-(the process of one, which runs the same handler as the provider's function).
+`provider_limits` holds each provider's limits and behaviour as data. `invoker` runs sandboxes instead of calling the
+provider. `sandbox` is the process of one sandbox, with the same handler as the provider's function.
 """

@@ -1,4 +1,4 @@
-"""Calls of sandboxes on this machine, within a provider's limits and with its bad habits."""
+"""Calls sandboxes on this machine, with a provider's limits and failure modes."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ FULL = "its temporary folder holds more than there is"
 CLOSED = "the executor was stopped"
 _SANDBOX = "treadle.executors.emulation.sandbox"
 _LOOK_SECONDS = 0.2
-"""Between two looks at the temporary folder."""
+"""Seconds between two checks of the temporary folder."""
 
 
 class ParityInvoker:
-    """See `Invoker`. Each sandbox is a process with an empty folder, an environment of its own, and one call at a time.
+    """See `Invoker`. Each sandbox is a process with an empty folder and its own environment, and serves one call at a
+    time.
 
-    `environment` is what it finds besides treadle's settings; secrets go into it as `TREADLE_SECRET_<NAME>`.
+    `environment` holds its variables apart from treadle's settings; secrets are passed as `TREADLE_SECRET_<NAME>`.
     """
 
     def __init__(self, emulation: Emulation, key: bytes, environment: Mapping[str, str]) -> None:
@@ -63,7 +64,7 @@ class ParityInvoker:
         return await self._call(request, size, seconds)
 
     async def close(self) -> None:
-        """See `Invoker.close`. Calls under way are killed."""
+        """See `Invoker.close`. Running calls are killed."""
         copies = list(self._copies)
         for copy in copies:
             copy.cancel()
@@ -86,7 +87,7 @@ class ParityInvoker:
         return answer
 
     def _sandbox(self, size: int) -> tuple[_Sandbox, bool]:
-        """A warm one if there is one; whether it is cold."""
+        """(a warm sandbox if there is one, else a new one; whether it is cold)."""
         if self._idle[size]:
             return self._idle[size].pop(), False
         with starting():
@@ -100,7 +101,7 @@ class ParityInvoker:
 
 
 class _Sandbox:
-    """One process, and the connection to it."""
+    """One sandbox process and the connection to it."""
 
     def __init__(self, memory: int, reserve: int, environment: Mapping[str, str], guard: Guard) -> None:
         self.calls = 0
@@ -120,7 +121,7 @@ class _Sandbox:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def call(self, request: bytes, seconds: float, temporary: int, cold: bool) -> Answer:
-        """How the call ended; a sandbox is of no more use unless it answered."""
+        """Run one call and return how it ended. The sandbox can be reused only if it answered."""
         self.calls += 1
         watch = spawn(self._watch(temporary), name="temporary folder of a sandbox")
         try:
@@ -136,7 +137,7 @@ class _Sandbox:
         return _ended(await asyncio.shield(self._child.death), cold)
 
     async def end(self, why: str) -> None:
-        """Kill it and what it started, and remove what it left."""
+        """Kill the process and its children, and remove its folder."""
         await self._child.end(why)
         if self._streams is not None:
             self._streams[1].close()
@@ -146,7 +147,7 @@ class _Sandbox:
         await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 
     async def _exchange(self, request: bytes, seconds: float) -> bytes:
-        """The response; empty when the process ended."""
+        """The response; empty if the process ended."""
         self._streams = self._streams or await asyncio.open_connection(sock=self._socket)
         reader, writer = self._streams
         try:
@@ -166,12 +167,12 @@ class _Sandbox:
 
 
 def _settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """What the handler takes out of its environment again: the key and secrets."""
+    """The variables that the handler removes from its environment: the key and secrets."""
     return {name: value for name, value in environment.items() if name.startswith("TREADLE_")}
 
 
 def _ended(death: Death, cold: bool) -> Answer:
-    """A process that is gone without an answer."""
+    """The Answer for a process that ended without a response."""
     about = {"log": death.log, "peak_memory": death.peak_memory, "cold": cold}
     if death.killed == LATE:
         return Answer("timed out", how=LATE, **about)  # type: ignore[arg-type]
@@ -181,7 +182,7 @@ def _ended(death: Death, cold: bool) -> Answer:
 
 
 def _size(folder: str) -> int:
-    """Bytes of all files below it; what vanishes meanwhile does not count."""
+    """Bytes of all files below it; files that disappear meanwhile do not count."""
     total = 0
     for path, _, names in os.walk(folder):
         for name in names:

@@ -1,4 +1,4 @@
-"""What a provider of functions allows and does to a call, as data. The figures are those of its invoker."""
+"""The limits and behaviour of each function provider, as data. The figures come from the provider's invoker."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ..openwhisk.entry import RESERVED_MEMORY
 
 
 class Emulation(Struct, frozen=True):
-    """A provider in small."""
+    """An emulated provider."""
 
     limits: Limits
     repeated: int = 10
-    """Each so-many-th call is delivered twice, and both copies run at once; 0: none is."""
+    """Every n-th call is delivered twice, and both copies run at once; 0: never."""
     warm_calls: int = 20
-    """Calls that a sandbox lives for; the next one starts cold, in an empty temporary folder."""
+    """Number of calls in the life of a sandbox. The next call starts cold, in an empty temporary folder."""
 
 
 EMULATIONS: Mapping[str, Emulation] = {
-    # Asynchronous events "might be delivered multiple times" (Lambda developer guide, asynchronous invocation); a
-    # network that repeats a request does the same to synchronous ones.
+    # Asynchronous events "might be delivered multiple times" (Lambda developer guide, asynchronous invocation). A
+    # network that repeats a request does the same to synchronous calls.
     "lambda": Emulation(
         Limits(
             request=aws.REQUEST,
@@ -42,7 +42,7 @@ EMULATIONS: Mapping[str, Emulation] = {
             seconds=openwhisk.SECONDS,
             memory=tuple(size * MEGABYTE for size in openwhisk.SIZES),
             reserve=RESERVED_MEMORY,
-            temporary=512 * MEGABYTE,  # containers have no bound of their own; a small disk is one
+            temporary=512 * MEGABYTE,  # containers have no limit of their own; the value models a small disk
             repeats=True,
         ),
     ),

@@ -1,7 +1,8 @@
-"""The process of one sandbox: `python -m treadle.executors.emulation.sandbox FD MEMORY RESERVED`, by its invoker.
+"""The process of one sandbox: `python -m treadle.executors.emulation.sandbox FD MEMORY RESERVED`, started by its
+invoker.
 
-A call is eight bytes of length (big-endian), eight of seconds (a double), and the request; its answer eight bytes of
-length and the response.
+A call is an eight-byte length (big-endian), the seconds as an eight-byte double, and the request. The answer is an
+eight-byte length and the response.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ LENGTH = struct.Struct(">Q")
 
 
 def main() -> None:
-    """Serve one call after the other, until the invoker hangs up."""
+    """Serve calls one after the other, until the invoker closes the connection."""
     memory, reserve = int(sys.argv[2]), int(sys.argv[3])
     handler = Handler(reserve=reserve)
     handler.start(memory)

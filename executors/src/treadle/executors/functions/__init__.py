@@ -1,10 +1,10 @@
-"""Functions of a provider as slots: what AWS Lambda and Apache OpenWhisk have in common.
+"""Provider functions as slots: the parts that AWS Lambda and Apache OpenWhisk share.
 
-    driver                                                            function
-    executor ── attempt ──┬── book      calls on record, in the store      handler ── worker process ── Runtime
-                          ├── gate      how fast calls are made (rate)
-                          ├── invoker   one call of a provider ──payload──>
-                          └── mailbox   reports that come as objects <──────────── reports, sealed, first one wins
+    driver                                                               function
+    executor ── attempt ──┬── call_log       calls recorded in the store      handler ── worker process ── Runtime
+                          ├── rate_limiter   limits the rate of calls
+                          ├── invoker        one call of a provider ──payload──>
+                          └── report_poller  reports stored as objects <──── reports, sealed; the first write wins
 
-`calls`, `endings`, `rate` and `sizes` decide and do no I/O.
+`call_records`, `failure_classification`, `adaptive_rate` and `memory_sizes` decide and do no I/O.
 """

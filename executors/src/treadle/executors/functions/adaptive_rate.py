@@ -1,25 +1,25 @@
-"""How fast calls are made while the provider throttles: additive increase, multiplicative decrease. Pure.
+"""The rate of calls while the provider throttles: additive increase, multiplicative decrease. Pure.
 
-The rule is that of TCP (Chiu and Jain 1989; RFC 5681): a throttled call halves the rate, at most once for all calls
-made before the last halving, since they tell nothing of the rate since; otherwise the rate grows by a constant each
-second, but only while it is what holds calls back (RFC 7661: an unused allowance must not grow).
+The rule is that of TCP (Chiu and Jain 1989; RFC 5681). A throttled call halves the rate, unless the call was made
+before the last halving: such calls give no information about the lower rate. Otherwise the rate grows by a constant
+each second, but only while it delays calls (RFC 7661: an unused allowance must not grow).
 """
 
 from __future__ import annotations
 
 _GROWS_AT_MOST = 1.0
-"""Seconds of growth between two calls: a rate not used for longer has not been tried."""
+"""Maximum seconds of growth between two calls: a rate that was not used for longer is untested."""
 _LEFT = 0.5
-"""Of the rate, after a throttled call."""
+"""Factor applied to the rate after a throttled call."""
 
 
 class Rate:
-    """Calls per second, with the clock (any seconds that only grow) passed in."""
+    """Calls per second. The caller passes the clock, in seconds that never decrease."""
 
     def __init__(self, start: float = 100.0, *, add: float = 50.0, least: float = 1.0, most: float = 2000.0) -> None:
-        """`add`: calls per second more, each second."""
+        """`add`: increase per second, in calls per second."""
         self.now = min(max(start, least), most)
-        """The rate, calls per second."""
+        """The current rate, in calls per second."""
         self._add, self._least, self._most = add, least, most
         self._free = self._made = self._lowered = float("-inf")
 
@@ -28,7 +28,7 @@ class Rate:
         return max(0.0, self._free - clock)
 
     def made(self, clock: float) -> None:
-        """A call is made, which `due` allowed."""
+        """Record a call that `due` allowed."""
         held_back = clock - self._free < 1 / self.now
         if held_back:
             grown = self.now + self._add * min(clock - self._made, _GROWS_AT_MOST)
@@ -37,7 +37,7 @@ class Rate:
         self._made = clock
 
     def throttled(self, made: float, clock: float, retry_after: float = 0.0) -> None:
-        """The provider refused the call made at `made`, and perhaps said when to come again."""
+        """The provider refused the call made at `made`, and may have returned a delay for the next try."""
         if made > self._lowered:
             self.now = max(self._least, self.now * _LEFT)
             self._lowered = clock

@@ -1,7 +1,7 @@
-"""One attempt as calls of a function: what earlier calls left is taken, the rest is called for, every end is told.
+"""One attempt as function calls: take the results of earlier calls, call for the rest, and report how each call ended.
 
-begin ──> adopt: a call on record may hold a partition ──> wait for its reports while it may be under way
-             │                                              (outcomes are taken, not made again)
+begin ──> adopt: a recorded call may hold a partition ──> wait for its reports while it may be running
+             │                                            (its outcomes are reused)
              v
 gate ──> record ──> invoke ──┬─ throttled: back to the gate; no attempt is spent
                              ├─ answered: reports, sealed
@@ -35,23 +35,23 @@ from .report_poller import Mailbox
 
 @dataclass
 class CallCounts:
-    """What an executor's calls came to so far."""
+    """Counts of an executor's calls so far."""
 
     calls: int = 0
-    """Calls that the provider took."""
+    """Calls that the provider accepted."""
     throttled: int = 0
-    """Calls that it refused; not among `calls`."""
+    """Calls that the provider refused; not included in `calls`."""
     adopted: int = 0
     """Partitions whose outcome came from a call of an earlier attempt."""
     lost: int = 0
     """Calls whose answer did not arrive."""
     cold: int = 0
-    """Calls that had to wait for a new sandbox."""
+    """Calls that waited for a new sandbox."""
 
 
 @dataclass
 class Means:
-    """What the attempts of one executor share."""
+    """The resources that the attempts of one executor share."""
 
     name: str
     """The provider, as in `treadle deploy NAME`."""
@@ -59,7 +59,7 @@ class Means:
     gate: Gate
     sizes: Sizes
     waits: float = 0.0
-    """The longest that the provider kept a call before it began, in seconds, as far as it said."""
+    """The longest known time between a call's acceptance and its start, in seconds."""
     clock: Callable[[], float] = time.time
     """Seconds since the epoch."""
     crowding: Crowding = field(default_factory=Crowding)
@@ -68,17 +68,17 @@ class Means:
 
 
 class FunctionAttempt:
-    """Use once."""
+    """Can be run once."""
 
     def __init__(self, means: Means, book: CallBook, task: Task) -> None:
         self._means, self._book, self._task = means, book, task
         self._limits = means.invoker.limits
 
     async def run(self) -> list[Report]:
-        """The reports, in the order of the task's partitions.
+        """Return the reports, in the order of the task's partitions.
 
-        Raises UsageError when the function does not fit the driver or cannot be called, CorruptError when records of
-        calls are not this deployment's.
+        Raises UsageError when the function and the driver do not match or the function cannot be called, and
+        CorruptError when the call records belong to another deployment.
         """
         try:
             adopted = await self._adopt()
@@ -89,10 +89,10 @@ class FunctionAttempt:
         place = {one.index: at for at, one in enumerate(self._task.partitions)}
         return sorted([*adopted.values(), *called], key=lambda report: place.get(report.partition, len(place)))
 
-    # -- what earlier calls left
+    # -- results of earlier calls
 
     async def _adopt(self) -> dict[int, Outcome]:
-        """Outcomes of calls on record, by partition; calls that may be under way are waited for."""
+        """Outcomes of recorded calls, by partition. Waits for calls that may be running."""
         await self._book.load()
         wanted = work_of(self._task)
         found: dict[int, Outcome] = {}
@@ -113,7 +113,7 @@ class FunctionAttempt:
         return [report for report in reports if isinstance(report, Outcome)]
 
     async def _wait_for(self, call: Call) -> bytes | None:
-        """The reports of a call that may be under way; None when it has ended without, or never began."""
+        """The reports of a call that may be running; None when it ended without reports or never began."""
         until = call.begins
         while (sealed := await self._means.mailbox.wait(self._book.store, call.reports, until)) is None:
             alive = await self._means.mailbox.look(self._book.store, alive_object(call.reports))
@@ -149,13 +149,14 @@ class FunctionAttempt:
         return reports
 
     def _seconds(self, task: Task) -> float:
-        """What a call may take."""
+        """Maximum seconds of the call."""
         if not task.timeout:
             return self._limits.seconds
         return min(task.timeout * len(task.partitions) + START_SECONDS, self._limits.seconds)
 
     async def _invoke(self, order: Order, request: bytes) -> tuple[Call, Answer | StoreError]:
-        """The call that was taken, and its answer, or how that was lost. However often it is refused before."""
+        """Call until the provider accepts, however often it refuses. Returns the call and its answer, or the error that
+        lost the answer."""
         usage, size = self._means.usage, self._means.sizes.of(order.task)
         call = self._on_record(order, 0.0)
         while True:
@@ -178,7 +179,7 @@ class FunctionAttempt:
                 usage.calls, usage.lost = usage.calls + 1, usage.lost + 1
                 return call.lost(self._means.clock(), self._means.waits), lost
             except asyncio.CancelledError:
-                self._book.under_way.add([call])  # it goes on: who comes back for the partition finds it
+                self._book.under_way.add([call])  # the function continues; a later attempt finds this call
                 raise
             usage.calls, usage.cold = usage.calls + 1, usage.cold + answer.cold
             self._means.waits = max(self._means.waits, answer.waited)
@@ -188,7 +189,7 @@ class FunctionAttempt:
         begins = now + self._limits.queued_seconds + START_SECONDS
         return Call(order.reports, tuple(work_of(order.task).values()), now, begins, begins + order.seconds)
 
-    # -- its end
+    # -- reports
 
     async def _reports(self, order: Order, call: Call, answer: Answer | StoreError) -> list[Report]:
         if isinstance(answer, Answer) and answer.ended == "answered":
@@ -199,7 +200,7 @@ class FunctionAttempt:
         try:
             sealed = await self._from_store(call, answer)
         except (asyncio.CancelledError, StoreError):
-            self._book.under_way.add([call])  # its reports are looked for again
+            self._book.under_way.add([call])  # a later attempt looks for its reports again
             raise
         if sealed is not None:
             return self._opened(order, sealed)
@@ -221,7 +222,8 @@ class FunctionAttempt:
 
 
 def _charged(reports: list[Report], answer: Answer | StoreError, elapsed: float, size: int) -> list[Report]:
-    """The first with the call's charge: as the provider says, else as the function measured, else as it took here."""
+    """Add the call's charge to the first report. The duration is the provider's figure, else the function's own, else
+    measured here."""
     first, *others = reports
     billed = answer.billed if isinstance(answer, Answer) else 0.0
     seconds = billed or (first.charge.seconds if first.charge else elapsed)

@@ -1,4 +1,5 @@
-"""The calls of one segment in the store: those of earlier drivers, and this session's, written before they are made."""
+"""The call records of one segment in the store, from earlier drivers and from this session. A call is recorded first
+and made afterwards."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from .call_records import Call, CallsUnderWay, Names, open_calls, seal_calls
 
 
 class CallBook:
-    """Of one segment and one session. Calls recorded at once share an object: a thousand slots cost one request."""
+    """The calls of one segment and one session. Calls recorded at the same time share an object: a thousand slots cost
+    one request."""
 
     def __init__(self, store: Store, names: Names, key: bytes) -> None:
         self.store, self.key = store, key
@@ -30,7 +32,7 @@ class CallBook:
         return self._names.reports(next(self._numbers))
 
     async def load(self) -> None:
-        """Know the calls of earlier sessions: one listing, the first time. Raises StoreError, CorruptError."""
+        """Read the calls of earlier sessions, with one listing, on the first call. Raises StoreError, CorruptError."""
         async with self._loading:
             if not self._loaded:
                 self.under_way.add(await asyncio.to_thread(self._earlier))
@@ -46,7 +48,7 @@ class CallBook:
         return found
 
     async def record(self, call: Call) -> None:
-        """Returns when the call is on record. Raises StoreError."""
+        """Return when the call is recorded. Raises StoreError."""
         batch = self._next = self._next or _Batch()
         batch.calls.append(call)
         if self._writer is None or self._writer.done():
@@ -59,14 +61,14 @@ class CallBook:
             name = self._names.batch(next(self._batches))
             try:
                 await asyncio.to_thread(self.store.put, name, seal_calls(name, batch.calls, self.key))
-            except Exception as error:  # noqa: BLE001  it is for those who wait
+            except Exception as error:  # noqa: BLE001  raised in the waiting callers
                 batch.written.set_exception(error)
             else:
                 batch.written.set_result(None)
 
 
 class _Batch:
-    """Calls that go into one object."""
+    """Calls that share one object."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []

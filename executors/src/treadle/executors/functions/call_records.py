@@ -1,11 +1,11 @@
-"""Calls on record: written before they are made, so that a later driver finds those still under way. Pure.
+"""Call records: written before the calls are made, so that a later driver finds calls that are still running. Pure.
 
-    runs/<run>/functions/<segment>/calls/<session>-<n>          sealed: the calls that were about to be made together
-    runs/<run>/functions/<segment>/reports/<session>-<m>/<n>    sealed: what call n reported; the first to write it wins
-    ....alive                                                   sealed: when a long call last said that it is at work
+    runs/<run>/functions/<segment>/calls/<session>-<n>          sealed: calls recorded together before they are made
+    runs/<run>/functions/<segment>/reports/<session>-<m>/<n>    sealed: the reports of call n; the first write wins
+    ....alive                                                   sealed: the last time that a long call was running
 
-A session is one executor of one driver at one segment; its name is random, so that no two calls share an object. A
-thousand calls share a folder of reports, so that one listing finds all that came and is no longer than a page of S3's.
+A session is one executor of one driver at one segment. Its name is random, so that no two calls share an object. A
+thousand calls share a folder of reports, so that one listing finds all of them and fits into a page of S3.
 """
 
 from __future__ import annotations
@@ -24,58 +24,61 @@ from treadle.primitives.run_paths import run_folder
 from ..program import Task
 
 ALIVE_AFTER, ALIVE_EVERY = 2.0, 20.0
-"""Seconds after which a function first writes down that it is at work, and then between times. Most never do."""
+"""Seconds until a function first writes its heartbeat, and between heartbeats. Most calls end before."""
 PATIENCE = 3 * ALIVE_EVERY
-"""Seconds without a sign of life after which a function counts as gone."""
+"""Seconds without a heartbeat after which a function counts as gone."""
 RESERVE = 5.0
-"""Seconds kept for stacks and reports before the provider ends a function; at most a quarter of what it has."""
+"""Seconds reserved for stacks and reports before the provider ends a function; at most a quarter of its time."""
 START_SECONDS = 15.0
-"""Granted on top of a task's own time: cold start, fetching the bundle, and writing the reports down."""
+"""Seconds added to a task's own time: cold start, fetching the bundle, and writing the reports."""
 _FOLDER = 1000
 """Objects in a page of ListObjectsV2 (Amazon S3 API reference)."""
 
 
 Work = tuple[int, int]
-"""A partition, and the hash of the program and of its input: what is adopted must have come from the same."""
+"""A partition, and the hash of the program and of its input. An adopted outcome must have the same hash."""
 
 
 def work_of(task: Task) -> dict[int, Work]:
-    """By partition."""
+    """The work of each partition, by its index."""
     program = msgspec.msgpack.encode(task.program)
     inputs = {one.index: msgspec.msgpack.encode(one.input) for one in task.partitions}
     return {index: (index, xxhash.xxh3_64_intdigest(program + data)) for index, data in inputs.items()}
 
 
 class Call(Struct, frozen=True, array_like=True):
-    """One call of a function, about to be made."""
+    """One call of a function that is about to be made."""
 
     reports: str
-    """Name of the object its reports go to."""
+    """Name of the object for its reports."""
     work: tuple[Work, ...]
     made: float
     """Seconds since the epoch."""
     begins: float
-    """Seconds since the epoch; by then it has begun and said so, or is over, or it never will be."""
+    """Seconds since the epoch. By then it has begun and sent a heartbeat, or has ended, or will never begin."""
     until: float
-    """Seconds since the epoch; after that it cannot be under way any more."""
+    """Seconds since the epoch; after that it cannot be running any more."""
 
     def lost(self, now: float, waits: float) -> Call:
-        """The answer was lost at `now`, where calls begin within `waits` seconds: it has `START_SECONDS` more than
-        that to say that it is at work, and not as long as the provider may keep a call."""
+        """The call after its answer was lost at `now`, where calls begin within `waits` seconds.
+
+        Its first heartbeat must then arrive within `waits` plus `START_SECONDS`, which is sooner than the provider's
+        maximum queue time allows.
+        """
         return replace(self, begins=min(self.begins, now + START_SECONDS + waits))
 
     def may_last(self, alive: float | None) -> float:
-        """The moment to which it may be under way, having last said that it is at `alive`; None: not yet."""
+        """The latest time at which it may be running, given its last heartbeat `alive`; None: no heartbeat yet."""
         return self.begins if alive is None else min(alive + PATIENCE, self.until)
 
 
 def usable(seconds: float) -> float:
-    """What a task may take of a call that the provider ends after so many seconds."""
+    """Seconds that a task may use of a call that the provider ends after `seconds`."""
     return seconds - min(RESERVE, seconds / 4)
 
 
 class Names(Struct, frozen=True):
-    """Where a session's calls for one segment are kept."""
+    """Object names for a session's calls of one segment."""
 
     segment: str
     """`runs/<run>/functions/<segment>`"""
@@ -101,15 +104,15 @@ def seal_calls(name: str, calls: list[Call], key: bytes) -> bytes:
 
 
 def open_calls(name: str, sealed: bytes, key: bytes) -> list[Call]:
-    """Raises CorruptError unless they were sealed for the object `name`, by this version of treadle."""
+    """Raises CorruptError unless the calls were sealed for the object `name`, by this version of treadle."""
     return decoded(list[Call], name, sealing.unseal(key, name, sealed))
 
 
 class CallsUnderWay:
-    """Calls of one segment whose end nobody has seen, by their work.
+    """Calls of one segment whose end is not known, by their work.
 
-    A call leaves when its end is known. What was taken from one is not taken again: whoever asks a second time for a
-    partition that has an outcome has lost its block.
+    A call is removed when its end is known. Outcomes of a call are taken only once: a second request for a partition
+    that has an outcome means that its block was lost.
     """
 
     def __init__(self) -> None:
@@ -123,7 +126,7 @@ class CallsUnderWay:
                     known[call.reports] = call
 
     def taken(self, call: Call, works: Iterable[Work]) -> None:
-        """Its outcomes of these were reported, or it is known to have none."""
+        """Remove the call: its outcomes for these works were reported, or it has none."""
         for work in works:
             calls = self._calls.get(work, {})
             calls.pop(call.reports, None)
@@ -131,6 +134,6 @@ class CallsUnderWay:
                 self._calls.pop(work, None)
 
     def at(self, works: Iterable[Work]) -> list[Call]:
-        """Calls that may bring any of them, the newest first."""
+        """Calls that may return any of them, the newest first."""
         found = {name: call for work in works for name, call in self._calls.get(work, {}).items()}
         return sorted(found.values(), key=lambda call: -call.made)

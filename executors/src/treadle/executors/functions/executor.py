@@ -1,4 +1,4 @@
-"""Functions of a provider as slots. A slot is a permit to have one call under way: a thousand of them cost nothing."""
+"""Provider functions as slots. A slot is a permit for one running call, so a thousand slots cost nothing."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from .memory_sizes import Sizes
 from .rate_limiter import Gate
 
 _BOOKS = 1000
-"""Segments whose calls are kept in mind; those of a forgotten one are read again."""
+"""Segments whose calls are cached; the calls of an evicted segment are read again."""
 
 
 class FunctionExecutor:
-    """At most `slots` calls at a time, as fast as the provider takes them.
+    """Makes at most `slots` calls at a time, at the rate that the provider accepts.
 
-    `name` is the provider's, as in `treadle deploy NAME`; `key_file` holds the deployment key. A call cannot be
-    killed: cancelling frees the slot, what the function still does is fenced (its blocks and reports have names of
-    their own), and an attempt that follows adopts what it leaves.
+    `name` is the provider's, as in `treadle deploy NAME`; `key_file` holds the deployment key. A call cannot be killed:
+    cancelling frees the slot while the function continues. Its later work is fenced, because its blocks and reports
+    have unique names, and the next attempt adopts its outcomes.
     """
 
     def __init__(
@@ -41,9 +41,9 @@ class FunctionExecutor:
             raise UsageError(f"the executor {name} needs at least one slot, not {slots}", "Give slots=1 or more.")
         sizes = Sizes(invoker.limits.memory, invoker.limits.reserve)
         self.means = Means(name, invoker, Gate(rate or Rate()), sizes)
-        """How functions are called; also those that stay."""
+        """The shared resources for calling functions, also used for resident functions."""
         self.members: Executor | None = None
-        """The same functions, staying (`treadle.executors.resident`); None: there is no coordinator for them."""
+        """The same functions as residents (`treadle.executors.resident`); None: no coordinator is available."""
         self._deployment_key = sealing.load_or_create_key(key_file)
         self._book = functools.lru_cache(maxsize=_BOOKS)(self._open_book)
         self.capabilities = Capabilities(
@@ -57,19 +57,19 @@ class FunctionExecutor:
 
     @property
     def usage(self) -> CallCounts:
-        """What the calls came to so far."""
+        """Counts of the calls so far."""
         return self.means.usage
 
     @property
     def rate(self) -> float:
-        """Calls per second that may be made now."""
+        """The current rate limit, in calls per second."""
         return self.means.gate.rate.now
 
     async def start(self) -> None:
-        """Nothing is kept running between calls."""
+        """Does nothing: no process runs between calls."""
 
     async def stop(self) -> None:
-        """Give up every attempt under way; returns when connections are closed. Functions end by themselves."""
+        """Give up every running attempt; return when connections are closed. Functions end by themselves."""
         await asyncio.gather(*(slot.stop() for slot in self._slots if slot.busy))
         self.means.mailbox.close()
         await self.means.invoker.close()
@@ -85,7 +85,7 @@ class FunctionExecutor:
 
 
 class FunctionSlot:
-    """A permit."""
+    """A permit for one running call."""
 
     def __init__(self, name: str, executor: FunctionExecutor) -> None:
         self.name = name
@@ -101,10 +101,10 @@ class FunctionSlot:
         return self._underway.task
 
     async def stop(self) -> None:
-        """Give up the attempt under way, which is reported as lost."""
+        """Give up the running attempt, which is reported as lost."""
         await self._underway.stop()
 
     async def run(self, task: Task, report: Callable[[Report], None]) -> None:
-        """See `Slot.run`. Raises UsageError when the task needs more memory than any function has, or when who
-        deployed the function must act."""
+        """See `Slot.run`. Raises UsageError when the task needs more memory than any function has, or when the
+        deployment must be corrected."""
         await self._underway.run(task, self._executor.attempt, report)

@@ -1,4 +1,4 @@
-"""What the end of a call means for its attempt, when there are no reports. Pure."""
+"""The failure of an attempt whose call ended without reports. Pure."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _LATE = "it was accepted, and no reports came in its time"
 
 
 def failure_at_end(task: Task, answer: Answer) -> Failure:
-    """Of a call that ended, or was given up, without reports."""
+    """The failure of a call that ended, or was given up, without reports."""
     how = answer.how or (_LATE if answer.ended == "accepted" else answer.ended)
     failure = _CLASSES.get(answer.ended, FailureClass.WORKER_LOST)
     return failure_of(task, failure, how, answer.log, answer.peak_memory)
 
 
 def failure_of(task: Task, failure: FailureClass, how: str, log: bytes = b"", peak_memory: int = 0) -> Failure:
-    """The one Failure of a whole attempt; where it was is known only if it had one partition."""
+    """The single Failure of a whole attempt. It names a partition only if the attempt had exactly one."""
     only = task.partitions[0] if len(task.partitions) == 1 else None
     return Failure(
         -1 if only is None else only.index,
@@ -38,13 +38,13 @@ def failure_of(task: Task, failure: FailureClass, how: str, log: bytes = b"", pe
 
 
 def unreachable(task: Task, error: StoreError) -> Failure:
-    """Of an attempt that a store kept from beginning, or whose reports it does not give."""
+    """The failure of an attempt that a store error prevented, or whose reports the store does not return."""
     return failure_of(task, FailureClass.THROTTLED if error.throttled else FailureClass.UNREACHABLE, error.message)
 
 
 def refuse(response: Response, provider: str) -> None:
-    """Raises UsageError when the function says that it and this driver do not fit together, NotRun when it could not
-    read its order."""
+    """Raise UsageError when the function reports a mismatch with this driver, and NotRun when it could not read its
+    order."""
     hint = f"Deploy this driver's package: treadle deploy {provider}"
     if response.problem == "version":
         raise UsageError(f"the function runs treadle {response.version}, this driver is {VERSION}", hint)

@@ -1,4 +1,4 @@
-"""The attempt of a slot that is only a permit: a task of its own, one at a time, which can be given up."""
+"""The running attempt of a slot that is only a permit: one asyncio task at a time, which can be given up."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .failure_classification import failure_of
 
 
 class Underway:
-    """What a slot has under way."""
+    """The running attempt of a slot."""
 
     def __init__(self, slot: str) -> None:
         self._slot = slot
         self._attempt: asyncio.Task[list[Report]] | None = None
         self._name = ""
         self.stopped = False
-        """Given up, and nothing was begun since."""
+        """The attempt was given up, and no new one was started."""
 
     @property
     def busy(self) -> bool:
@@ -36,7 +36,7 @@ class Underway:
     async def run(
         self, task: Task, work: Callable[[Task], Coroutine[Any, Any, list[Report]]], report: Callable[[Report], None]
     ) -> None:
-        """See `Slot.run`; `work` makes the reports."""
+        """See `Slot.run`; `work` returns the reports."""
         if self.busy:
             raise InternalError(f"slot {self._slot} runs a task already")
         self.stopped, self._name = False, task.id
@@ -49,7 +49,7 @@ class Underway:
             report(one)
 
     async def stop(self) -> None:
-        """Give up the attempt under way, which is reported as lost."""
+        """Give up the running attempt, which is reported as lost."""
         self.stopped = True
         if self._attempt is not None:
             self._attempt.cancel()

@@ -1,4 +1,4 @@
-"""Which size of function an attempt gets. Pure."""
+"""Chooses the function size for an attempt. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ..program import Task
 
 
 class Sizes:
-    """A task that says its memory gets the smallest size that holds it. One that does not gets the smallest there is,
-    and the next when it ran out."""
+    """A task with declared memory gets the smallest size that holds it. Other tasks start with the smallest size and
+    get the next one after running out of memory."""
 
     def __init__(self, sizes: Sequence[int], reserve: int) -> None:
         """Both in bytes; `reserve`: see `Limits.reserve`."""
@@ -37,7 +37,7 @@ class Sizes:
         return fitting[0]
 
     def ran_out(self, task: Task, partition: int) -> None:
-        """An attempt at the partition needed more than it got (-1: one of the task's)."""
+        """Record that an attempt at the partition ran out of memory (-1: any of the task's partitions)."""
         now = self.of(task)
         larger = next((size for size in self._sizes if size > now), now)
         for run, segment, index in _keys(task):

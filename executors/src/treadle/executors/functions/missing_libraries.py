@@ -1,4 +1,4 @@
-"""Libraries that a function's package does not have: whose error that is, and what adds them. Pure."""
+"""Explains failures caused by a library that the function's package does not contain. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ ADDED_BY = {
     "pyarrow": "deploy with `arrow = true`",
     "confluent_kafka": "deploy with `kafka = true`",
 }
-"""Module -> what to write into the executor's table `deploy`."""
+"""Module -> the setting in the executor's table `deploy` that adds it."""
 _OTHERWISE = "deploy an image that has it (`image` in the table `deploy`)"
 _ASKED_FOR = re.compile(r"No module named '([\w.]+)'|needs (pyarrow|confluent-kafka)")
-"""In Python's words, and in those of treadle's own errors."""
+"""Matches Python's message and the messages of treadle's own errors."""
 
 
 def explained(report: Report) -> Report:
-    """A failure for want of a library says how to add it, and is the user's: another attempt would fail as well."""
+    """Add to a failure by a missing library how to add it, and class it as a user error: another attempt would fail
+    too."""
     if not isinstance(report, Failure):
         return report
     module = missing_module(report)
@@ -34,9 +35,9 @@ def explained(report: Report) -> Report:
 
 
 def missing_module(failure: Failure) -> str:
-    """The library it asks for; empty when it failed for another reason.
+    """The missing library, or an empty string for another cause.
 
-    What user code raises counts as well: its own modules come with the bundle, and are named by `UsageError`s.
+    Errors from user code count too: the user's own modules are in the bundle, and `UsageError`s name them if not.
     """
     if failure.error not in ("ModuleNotFoundError", "treadle.primitives.errors.UsageError"):
         return ""

@@ -1,8 +1,8 @@
-"""What a function is given and gives back: JSON documents of bounded size, sealed under the run's key.
+"""Requests and responses of functions: JSON documents of bounded size, sealed under the run's key.
 
-A task is an `Order` with the name of the object its reports go to. What does not fit into a payload goes by reference:
-the sealed order is put into the store, and its name and place are sent, sealed; reports are read from their object.
-A call that lasts is a `Join`; what such a member is told over its connection has the same form as a payload.
+A task is an `Order` with the name of the object for its reports. Data that does not fit into a payload is passed by
+reference. The sealed order is put into the store, and its name and location are sent, sealed; reports are read from
+their object. A call that joins a coordinator is a `Join`; messages to such a member have the form of a payload too.
 """
 
 from __future__ import annotations
@@ -21,46 +21,46 @@ from treadle.primitives.stores.store import Store
 from ..program import Failure, Outcome, Report, Task
 
 VERSION = "0.1.0"
-"""Of the package: the function and its driver must have the same."""
+"""Version of the package: the function and its driver must have the same version."""
 
 
 class Order(Struct, frozen=True, tag="order"):
-    """One call's work."""
+    """The work of one call."""
 
     task: Task
     reports: str
-    """Name of the object, in the store of the task, that gets the reports; it tells this call from every other."""
+    """Name of the object for the reports, in the store of the task. It identifies the call."""
     seconds: float
-    """What the call may take, whatever the provider allows."""
+    """Maximum seconds of the call, independent of the provider's limit."""
     inline: int
-    """Bytes that the response may have."""
+    """Maximum bytes of the response."""
     repeats: bool = False
     """The provider may have run this call before."""
 
 
 class Stored(Struct, frozen=True, tag="stored"):
-    """The order is in a store, since it is too long for a payload."""
+    """The order is in a store, because it is too long for a payload."""
 
     store: str
     name: str
 
 
 class Join(Struct, frozen=True, tag="join"):
-    """Become a member of a coordinator, and do the tasks that it has for this member (`treadle.executors.resident`)."""
+    """Join a coordinator as a member, and run the tasks that it sends to this member (`treadle.executors.resident`)."""
 
     coordinator: str
     """`tcp://host:port` or `tls://host:port`."""
     member: str
     seconds: float
-    """What the call may take, whatever the provider allows."""
+    """Maximum seconds of the call, independent of the provider's limit."""
     work: float
-    """Seconds in which it takes tasks; after that it only serves the blocks it holds."""
+    """Seconds in which it accepts tasks. Afterwards it only serves its blocks."""
     direct: bool
     """Its blocks are served to other members."""
     idle: float
-    """Seconds without a task after which nobody can need it: its slot dismisses it sooner."""
+    """Idle seconds after which the member leaves by itself. Its slot normally dismisses it sooner."""
     identity: str = ""
-    """For TLS: a private key and its certificate (PEM), which only the provider and the function see."""
+    """For TLS: a private key and its certificate (PEM), visible only to the provider and the function."""
     inbound: bool = True
     """Others can dial it."""
 
@@ -71,13 +71,13 @@ class Blockset(Struct, frozen=True, array_like=True):
     run: str
     store: str
     hosts: tuple[str, ...]
-    """Host ids under which they are known; it is served at the address of each of them."""
+    """Host ids of the blocks. The blocks are served at the address of each id."""
     blocks: tuple[tuple[str, int], ...]
     """Names and sizes."""
 
 
 class Adopt(Struct, frozen=True, tag="adopt"):
-    """Pull these blocks from the member that leaves, and serve them in its place."""
+    """Pull these blocks from a leaving member, and serve them in its place."""
 
     sets: tuple[Blockset, ...]
 
@@ -87,25 +87,25 @@ Content = Order | Stored | Join | Adopt
 
 class Request(Struct, frozen=True):
     run: str
-    """Tells which key the order is sealed with."""
+    """Identifies the key that the order is sealed with."""
     order: str
     """Base64 of the sealed `Content`."""
     version: str = VERSION
 
 
 class Response(Struct, frozen=True):
-    """The sealed reports, unless they are too long for it, or why nothing ran."""
+    """The sealed reports, unless they are too long, or the reason why the call did not run."""
 
     reports: str = ""
     """Base64; empty: they are in their object only."""
     problem: Literal["", "version", "key", "no key", "key source", "order", "coordinator", "copy"] = ""
-    """`order`: it could not be read from the store; `coordinator`: it is out of reach; `copy`: another run of this Join
-    is a member already. Not sealed: it can do no more than stop the caller."""
+    """`order`: it could not be read from the store; `coordinator`: it cannot be reached; `copy`: another execution of
+    this Join is already a member. The field is not sealed: a forged value can only stop the caller."""
     version: str = VERSION
 
     @property
     def sealed(self) -> bytes:
-        """The reports as the object would hold them; of what is no Base64 nothing, which no seal fits."""
+        """The reports as stored in their object. Invalid Base64 gives no bytes, which no seal matches."""
         return _decoded(self.reports)
 
 
@@ -114,7 +114,7 @@ _content = msgspec.msgpack.Decoder(Content)
 
 
 def encode_request(order: Order, key: bytes, limit: int = 0) -> bytes:
-    """The payload; an order beyond `limit` bytes (0: no limit) is put into the store. May raise StoreError."""
+    """The payload. An order beyond `limit` bytes (0: no limit) is put into the store. May raise StoreError."""
     run = order.task.job.run
     request = encode_content(run, order, key)
     if not limit or len(request) <= limit:
@@ -125,16 +125,16 @@ def encode_request(order: Order, key: bytes, limit: int = 0) -> bytes:
 
 
 def encode_content(run: str, content: Content, key: bytes) -> bytes:
-    """The payload, whatever its length."""
+    """The payload, without a size limit."""
     sealed = sealing.seal(key, _ORDER, msgspec.msgpack.encode(content))
     return msgspec.json.encode(Request(run, base64.b64encode(sealed).decode(), VERSION))
 
 
 def decode_content(request: Request, key: bytes) -> Order | Join | Adopt:
-    """`key` is that of the run which the request names, and no order of another run is believed under it: user code
-    knows the key of its own run.
+    """Decrypt the content of a request with `key`, the key of the run that the request names.
 
-    Raises CorruptError unless a holder of the key sealed it; MissingError or StoreError if it went by reference.
+    User code knows the key of its own run, so an order of another run is rejected. Raises CorruptError unless a holder
+    of the key sealed it; MissingError or StoreError if it was passed by reference.
     """
     content: Content = _content.decode(sealing.unseal(key, _ORDER, _decoded(request.order)))
     if isinstance(content, Stored):
@@ -147,12 +147,13 @@ def decode_content(request: Request, key: bytes) -> Order | Join | Adopt:
 
 
 def seal_reports(order: Order, reports: list[Report], key: bytes) -> bytes:
-    """As the object holds them. The seal ties them to the call: those of another are not taken for them."""
+    """Seal the reports for their object. The seal binds them to the call, so that no other call's reports are
+    accepted."""
     return sealing.seal(key, order.reports, msgspec.msgpack.encode(reports))
 
 
 def open_reports(name: str, sealed: bytes, key: bytes) -> list[Report]:
-    """Raises CorruptError unless they were sealed for the object `name`, by this version of treadle."""
+    """Raises CorruptError unless the reports were sealed for the object `name`, by this version of treadle."""
     return list(decoded(list[Outcome | Failure], name, sealing.unseal(key, name, sealed)))
 
 
@@ -164,7 +165,7 @@ def _decoded(text: str) -> bytes:
 
 
 def alive_object(reports: str) -> str:
-    """Written again and again by a function that takes long: the time, sealed."""
+    """Name of the object with the sealed time, which a long call rewrites periodically."""
     return f"{reports}.alive"
 
 
@@ -179,13 +180,13 @@ def open_time(reports: str, sealed: bytes, key: bytes) -> float:
 
 
 def response_of(order: Order, sealed: bytes) -> Response:
-    """The reports, or that they are in their object when they do not fit."""
+    """A response with the reports if they fit; otherwise an empty one, and the reports are in their object."""
     response = Response(base64.b64encode(sealed).decode())
     return response if len(response.reports) + _AROUND <= order.inline else Response()
 
 
 def respond(order: Order, reports: list[Report], key: bytes) -> Response:
-    """The reports for `take_reports`: they need an object only if they do not fit. May raise StoreError."""
+    """The response for `take_reports`. Reports that do not fit are put into their object. May raise StoreError."""
     sealed = seal_reports(order, reports, key)
     response = response_of(order, sealed)
     if not response.reports:
@@ -194,7 +195,8 @@ def respond(order: Order, reports: list[Report], key: bytes) -> Response:
 
 
 def take_reports(order: Order, response: Response, key: bytes) -> list[Report]:
-    """From the response, or from their object, which is removed. Raises CorruptError, MissingError, StoreError."""
+    """The reports from the response, or from their object, which is then removed. Raises CorruptError, MissingError,
+    StoreError."""
     if response.reports:
         return open_reports(order.reports, response.sealed, key)
     store = Store.open(order.task.job.store)
@@ -204,7 +206,7 @@ def take_reports(order: Order, response: Response, key: bytes) -> list[Report]:
 
 
 def decode_response(data: bytes) -> Response:
-    """Whatever is no response of ours counts as an empty one: the reports are looked for in the store."""
+    """Decode a response. Invalid data counts as an empty response, so that the reports are looked up in the store."""
     try:
         return msgspec.json.decode(data, type=known(Response))
     except (msgspec.DecodeError, UnicodeDecodeError):

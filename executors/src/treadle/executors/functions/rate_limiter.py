@@ -1,4 +1,4 @@
-"""Calls wait here until the rate allows them, in the order they came."""
+"""Delays calls until the rate allows them, in the order of arrival."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from .adaptive_rate import Rate
 
 _SAY_SECONDS = 60.0
-"""Between two warnings: throttling never fails a run, so somebody should see that it is what a run waits for."""
+"""Seconds between two warnings. Throttling never fails a run, so the log must show that it delays the run."""
 _log = logging.getLogger(__name__)
 
 
@@ -24,16 +24,16 @@ class Gate:
         self._said = float("-inf")
 
     async def wait(self) -> float:
-        """Returns when a call may be made: the moment, which `throttled` wants to know."""
+        """Wait until a call may be made. Returns that time, for `throttled`."""
         async with self._turn:
-            while (wait := self.rate.due(self._clock())) > 0:  # noqa: ASYNC110 (it is a clock that is waited for)
+            while (wait := self.rate.due(self._clock())) > 0:  # noqa: ASYNC110 (waits for a clock, not an event)
                 await asyncio.sleep(wait)
             now = self._clock()
             self.rate.made(now)
             return now
 
     def throttled(self, made: float, how: str, retry_after: float) -> None:
-        """The call made at that moment was refused, in these words."""
+        """The provider refused the call made at `made`, with the message `how`."""
         now = self._clock()
         self.rate.throttled(made, now, retry_after)
         if now - self._said >= _SAY_SECONDS:

@@ -1,7 +1,7 @@
-"""Reports that come as objects: waited for by listing the folders they will be in, not by asking for each.
+"""Waits for reports that are stored as objects, by listing their folders instead of requesting each object.
 
-A listing costs the same for one call and for a thousand (a forgotten poller that asked for each was once most of a
-bill: lithops-cloud/lithops#395), and its interval grows while nothing comes.
+A listing costs the same for one call and for a thousand, and its interval grows while no reports arrive. (A poller that
+requested each object, left running by mistake, once caused most of a bill: lithops-cloud/lithops#395.)
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ _GROWTH = 1.5
 
 
 class Mailbox:
-    """The objects that calls of one executor are waiting for, in any store."""
+    """The objects that calls of one executor wait for, in any store."""
 
     def __init__(self) -> None:
         self._folders: dict[tuple[str, str], _Folder] = {}
 
     async def look(self, store: Store, name: str) -> bytes | None:
-        """The object, or None when there is none now. Raises StoreError."""
+        """The object, or None if it does not exist now. Raises StoreError."""
         try:
             return await asyncio.to_thread(store.get, name)
         except MissingError:
             return None
 
     async def wait(self, store: Store, name: str, until: float) -> bytes | None:
-        """The object as soon as it is there; None when it is not by `until` (seconds since the epoch).
+        """The object as soon as it exists; None if it does not exist by `until` (seconds since the epoch).
 
-        A store that does not answer meanwhile is asked again. Raises StoreError when it does not answer at the end.
+        Store errors are retried until then. Raises StoreError if the last request fails.
         """
         while (left := until - time.time()) > 0:
             with contextlib.suppress(StoreError):
@@ -51,14 +51,14 @@ class Mailbox:
         return self._folders.setdefault(place, _Folder(store, place[1]))
 
     def close(self) -> None:
-        """Stop listing. Who still waits does so in vain, until its time is over."""
+        """Stop listing. Waiting callers receive nothing until their time is over."""
         for folder in self._folders.values():
             folder.close()
         self._folders.clear()
 
 
 class _Folder:
-    """One folder, listed while somebody waits for an object in it."""
+    """One folder, listed while a caller waits for an object in it."""
 
     def __init__(self, store: Store, name: str) -> None:
         self._store, self._name = store, name
@@ -70,7 +70,7 @@ class _Folder:
         return self._watch is None or self._watch.done()
 
     async def seen(self, name: str, within: float) -> None:
-        """Returns when a listing has the object, or after `within` seconds."""
+        """Return when a listing contains the object, or after `within` seconds."""
         wanted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._wanted[wanted] = name
         if self.deserted:
