@@ -85,8 +85,7 @@ class EventSplit(Struct, frozen=True, tag="events"):
     format: Format
     envelope: bool = False
     copied: str = ""
-    """Name of a copy of these records (it may hold others too) in the run's folder of the store; empty: read the
-    topic."""
+    """Name of a copy in the run's folder of the store, which may hold other records too; empty: read the topic."""
 
 
 def connection_secret(connection: str) -> str:
@@ -130,8 +129,8 @@ class MapRecords(Struct, frozen=True, tag="map records"):
 
 
 class MapPartition(Struct, frozen=True, tag="map partition"):
-    """`per: partition`. A returned table or array becomes the partition; `flat` splices the returned records; any other
-    result is one record."""
+    """`per: partition`. A table or array becomes the partition; `flat` splices other results, else each is one
+    record."""
 
     stage: str
     call: Call
@@ -217,13 +216,11 @@ class Scatter(Struct, frozen=True, tag="scatter"):
     boundaries: Arg | None = None
     combine: str = ""
     groups: int = 0
-    """Number of bundles in the first level of a two-level exchange, whose parts are bundles of consecutive targets. 0:
-    one level."""
+    """Bundles of consecutive targets in the first level of a two-level exchange, one for each part; 0: one level."""
 
 
 class Merge(Struct, frozen=True, tag="merge"):
-    """The second level of a two-level exchange. It reads the bundles of one group, one from each source, and writes a
-    block with one part for each target."""
+    """The second level: bundles of one group, one from each source, become a block with a part for each target."""
 
     stage: str
 
@@ -257,7 +254,7 @@ class Program(Struct, frozen=True):
     """Destination of blocks larger than `inline_limit`."""
     inline_limit: int = 8192
     durability: Durability = ""
-    """The share of host blocks that survives the loss of the host."""
+    """The host blocks that survive the loss of the host."""
     secrets: tuple[str, ...] = ()
 
 
@@ -357,8 +354,8 @@ class Outcome(Struct, frozen=True, tag="outcome"):
     """Bytes; 0: not measured, because the partition took less than a millisecond."""
     bytes_in: int = 0
     read: dict[str, int] = {}
-    """Bytes of blocks read, by source: inline, host, peer, store. For a member that cannot be dialled they are counted
-    by route instead: path, relayed, stored. Blocks that are already decoded are not read again."""
+    """Bytes of blocks read, by source: inline, host, peer, store; from a member that cannot be dialled, by route: path,
+    relayed, stored. Blocks that are already decoded are not read again."""
     spilled: int = 0
     """Bytes written to temporary files because they did not fit into memory."""
     log: bytes = b""

@@ -1,1 +1,1 @@
-"""Attempts that share nothing with the driver but the store."""
+"""Attempts that share only the store with the driver."""

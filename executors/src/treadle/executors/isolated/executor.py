@@ -1,7 +1,6 @@
-"""Attempts that share nothing with the driver but the store: the local stand-in for functions of a provider.
+"""Attempts that share only the store with the driver: a local substitute for provider functions.
 
-Every attempt is a fresh process with its own empty folder and an environment of its own. What runs here needs nothing
-of the driver's host.
+Every attempt is a fresh process with its own empty folder and environment. It needs nothing of the driver's host.
 """
 
 from __future__ import annotations
@@ -29,10 +28,10 @@ _CACHE_BYTES = 64 << 20
 
 
 class IsolatedExecutor:
-    """Fresh processes, at most `slots` at a time.
+    """Runs at most `slots` fresh processes at a time.
 
-    `key_file` holds the deployment key; `memory` is what an attempt may allocate when its task does not say (0: no
-    limit); `environment` is all that workers find in theirs, and the secrets that they may use.
+    `key_file` holds the deployment key. `memory` is the number of bytes an attempt may allocate if its task does not
+    set it (0: no limit). `environment` is the workers' full environment, and holds the secrets that they may use.
     """
 
     def __init__(
@@ -59,10 +58,10 @@ class IsolatedExecutor:
         return self._slots
 
     async def start(self) -> None:
-        """No worker is kept between attempts."""
+        """Does nothing: no worker is kept between attempts."""
 
     async def stop(self) -> None:
-        """Kill every attempt; returns when they are gone."""
+        """Kill every attempt; return when they are gone."""
         await asyncio.gather(*(slot.stop() for slot in self._slots))
         self._guard.close()
 

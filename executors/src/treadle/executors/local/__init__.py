@@ -1,1 +1,1 @@
-"""Processes on this machine."""
+"""The executor that runs processes on this machine."""

@@ -1,4 +1,4 @@
-"""One task in one worker process: its reports, its time, and what its end means."""
+"""One task in one worker process: its reports, its time limit, and the meaning of its end."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .exit_classification import TIMED_OUT, failure_at_death
 from .worker_process import Event, WorkerProcess
 
 _DUMP_SECONDS = 0.5
-"""How long a late worker gets to write its stacks down."""
+"""Seconds a late worker gets to write its stacks to the log."""
 _DUMP_POLL = 0.02
 
 
 class LocalAttempt:
-    """One task in one worker, from its sending to its end."""
+    """One task in one worker, from sending the task to the end of the attempt."""
 
     def __init__(self, worker: WorkerProcess, message: Run, report: Callable[[Report], None]) -> None:
         self._worker = worker
@@ -38,7 +38,7 @@ class LocalAttempt:
 
     async def run(self) -> None:
         self._worker.listener = self._hear
-        if self._worker.child.death.done():  # stopped while it started
+        if self._worker.child.death.done():  # the worker died while starting
             self._hear(self._worker.child.death.result())
         self._worker.give(self._message)
         try:
@@ -46,10 +46,10 @@ class LocalAttempt:
                 await self._keep_time()
             await self._over
         finally:
-            self._over.cancel()  # what a worker says that is being killed is nobody's business any more
+            self._over.cancel()  # ignore further messages of a worker that is being killed
 
     async def _keep_time(self) -> None:
-        """Until the attempt is over: kill it when a partition takes longer than the task allows."""
+        """Kill the worker when a partition takes longer than the task allows. Returns when the attempt is over."""
         while not self._over.done():
             left = self._progress + self._task.timeout - self._loop.time()
             if left > 0:
@@ -62,7 +62,7 @@ class LocalAttempt:
             return
         try:
             self._take(event)
-        except Exception as error:  # noqa: BLE001 (it is the caller's, and goes there)
+        except Exception as error:  # noqa: BLE001 (passed to the caller of `run`)
             self._over.set_exception(error)
 
     def _take(self, event: Event) -> None:
@@ -84,7 +84,7 @@ class LocalAttempt:
         return failure_at_death(self._task, partition, death, self._message.memory, self._message.secrets)
 
     async def _time_out(self) -> None:
-        """Write down where it was, then kill; a report that comes meanwhile saves it."""
+        """Log the stacks, then kill the worker. A report that arrives meanwhile prevents the kill."""
         late, seen = self._reported, -1
         self._worker.child.signal(signal.SIGUSR1)
         with contextlib.suppress(TimeoutError):

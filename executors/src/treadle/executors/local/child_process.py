@@ -1,7 +1,7 @@
-"""A child process of the driver with its own session and its own log: started, killed with all it started, reaped.
+"""A child process of the driver with its own session and log: started, killed with all its descendants, reaped.
 
-All methods run on the driver's event loop, in the thread that started the process (the kernel ties a worker's life to
-the thread that made it).
+All methods run on the driver's event loop, in the thread that started the process, because the kernel ties a worker's
+life to the thread that started it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..worker.log import bound, open_log, read_tail
 from .orphan_guard import Guard, remove_temporary
 
 _LOOK = 1.0
-"""Seconds between two looks at how long the log is."""
+"""Seconds between two checks of the log's length."""
 
 
 class Death(Struct, frozen=True):
@@ -35,22 +35,22 @@ class Death(Struct, frozen=True):
     code: int
     """Exit code; negative: the signal."""
     killed: str
-    """Why its driver killed it; empty: it did not."""
+    """The reason why the driver killed it; empty: the driver did not."""
     log: bytes
-    """The tail of its log, since the last cut."""
+    """The last part of its log, since the last cut."""
     peak_memory: int
-    """Bytes resident at most; 0: unknown."""
+    """Peak resident bytes; 0: unknown."""
     oom_kills: int
-    """Processes the kernel killed for want of memory while this one lived."""
+    """Processes that the kernel killed for lack of memory while this one lived."""
 
 
 def _nothing() -> None:
-    """There is nothing to do at the end."""
+    """Default of `at_exit`."""
 
 
 @contextlib.contextmanager
 def starting() -> Iterator[None]:
-    """Where processes are started: what the system refuses is a UsageError."""
+    """Convert an OSError from starting a process to a UsageError."""
     try:
         yield
     except OSError as error:
@@ -59,7 +59,7 @@ def starting() -> Iterator[None]:
 
 
 class ChildProcess:
-    """One running child. What it prints goes to its log."""
+    """One running child, whose output goes to its log."""
 
     def __init__(
         self,
@@ -71,8 +71,8 @@ class ChildProcess:
         folder: str | None = None,
         at_exit: Callable[[], None] = _nothing,
     ) -> None:
-        """`folder` is where it runs, and its own: should the driver die, it goes with the process. `at_exit` is called
-        when the process has ended, before `death` is set."""
+        """`folder`: the process's own working directory, which the guard removes if the driver dies. `at_exit` is
+        called after the process has ended and before `death` is set."""
         guard.start()
         self._loop = asyncio.get_running_loop()
         self.death: asyncio.Future[Death] = self._loop.create_future()
@@ -112,7 +112,7 @@ class ChildProcess:
 
     @property
     def pid(self) -> int:
-        """Also the id of its process group, which holds what user code started."""
+        """Also the id of its process group, which contains processes started by user code."""
         return self._process.pid
 
     @property
@@ -124,7 +124,7 @@ class ChildProcess:
             os.kill(self.pid, number)
 
     def read_log(self) -> bytes:
-        """The tail of what it printed since the last cut."""
+        """The last part of its output since the last cut."""
         return b"" if self.death.done() else read_tail(self._log)
 
     def _bound_log(self) -> None:
@@ -132,13 +132,13 @@ class ChildProcess:
         self._look = self._loop.call_later(_LOOK, self._bound_log)
 
     def kill(self, why: str) -> None:
-        """End it and what it started, at once; its Death follows."""
+        """Kill the process and its group at once; its Death follows."""
         if self.alive:
             self._killed = why
             self._kill_group()
 
     async def end(self, why: str) -> None:
-        """Kill it, and return when it is gone."""
+        """Kill the process, and return when it is gone."""
         self.kill(why)
         await asyncio.shield(self.death)
 
@@ -147,7 +147,7 @@ class ChildProcess:
             os.killpg(self.pid, signal.SIGKILL)
 
     def _exited(self) -> None:
-        """Reap it: first the group, while its zombie keeps the id from being given to another."""
+        """Reap the process. Kill its group first: until then the zombie prevents reuse of the id."""
         self._kill_group()
         self._look.cancel()
         self._guard.forget(self.pid)
@@ -169,6 +169,6 @@ class ChildProcess:
 
 
 def _peak(kibibytes: int) -> int:
-    """Bytes. A started process inherits the peak of its driver (execve keeps it): a value below that says nothing."""
+    """Bytes. A child inherits the peak of its driver (execve keeps it), so a value up to that peak is meaningless."""
     inherited = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return kibibytes * 1024 if kibibytes > inherited else 0

@@ -28,10 +28,10 @@ OTHER_BUNDLE = "another bundle was needed"
 class LocalExecutor:
     """Slots that are processes of this machine and share its memory with the driver.
 
-    `memory` is what one attempt may allocate when its task does not say (None: what the machine has), `room` how many
-    bytes of records may wait in it before they are spilled (None: a share of it); `host_root` is the folder of host
-    blocks, None for none; `run_key` gives the key of a run by its id, `secrets` a secret by its name; `environment`
-    takes the place of the driver's.
+    `memory`: bytes one attempt may allocate if its task does not set it (None: the machine's memory). `room`: bytes of
+    records that may wait in memory before they are spilled (None: a share of `memory`). `host_root`: the folder of host
+    blocks, or None. `run_key` returns the key of a run by its id, `secrets` a secret by its name. `environment`
+    replaces the driver's environment.
     """
 
     def __init__(
@@ -65,17 +65,17 @@ class LocalExecutor:
         return self._slots
 
     async def start(self) -> None:
-        """Start every worker that is not running, all at once. Raises InternalError when one does not come up."""
+        """Start all workers that are not running, concurrently. Raises InternalError when a worker fails to start."""
         await asyncio.gather(*(slot.start() for slot in self._slots))
 
     async def stop(self) -> None:
-        """Kill every worker and what it started; returns when they are gone. Attempts under way are reported lost."""
+        """Kill every worker and its descendants; return when they are gone. Running attempts are reported as lost."""
         await asyncio.gather(*(slot.stop() for slot in self._slots))
         self._guard.close()
 
 
 class LocalSlot:
-    """One warm worker process, replaced when it died, ran out of memory or imported another bundle."""
+    """One warm worker process. It is replaced after it died, ran out of memory or imported another bundle."""
 
     def __init__(
         self,
@@ -97,22 +97,23 @@ class LocalSlot:
 
     @property
     def task(self) -> str:
-        """See `Slot.task`: that of its worker, which may have ended or forgotten it, or outlived the attempt."""
+        """See `Slot.task`. It is the worker's task, so it is empty if the worker died or has lost it, and remains set
+        if the worker outlives the attempt."""
         return self._preparing or (self._worker.task if self._worker is not None else "")
 
     async def start(self) -> None:
-        """Have a worker that takes tasks."""
+        """Start the worker if necessary, and wait until it accepts tasks."""
         await self._ready_worker()
 
     async def stop(self) -> None:
-        """Kill its worker, and the next one if a task is just about to start it."""
+        """Kill the worker, and the next one if a task is about to start it."""
         while self._busy or (self._worker is not None and self._worker.child.alive):
             if self._worker is not None:
                 await self._worker.child.end(STOPPED)
             await asyncio.sleep(0.001)
 
     async def run(self, task: Task, report: Callable[[Report], None]) -> None:
-        """See `Slot.run`. What `report` raises ends the attempt and is raised here."""
+        """See `Slot.run`. An exception from `report` ends the attempt and is raised here."""
         if self._busy:
             raise InternalError(f"slot {self.name} runs a task already")
         self._busy, self._preparing = True, task.id
@@ -134,7 +135,7 @@ class LocalSlot:
                 await worker.child.end(CANCELLED)
 
     async def _worker_for(self, bundle: str) -> WorkerProcess:
-        """One that has imported from no other bundle."""
+        """A worker that has imported from no other bundle."""
         if self._worker is not None and self._worker.bundle not in (None, bundle):
             await self._worker.child.end(OTHER_BUNDLE)
         worker = await self._ready_worker()

@@ -1,4 +1,4 @@
-"""What the end of a worker process means for the attempt it was at."""
+"""Classifies the failure of an attempt whose worker process ended."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from ..worker.log import publish
 from .child_process import Death
 
 TIMED_OUT = "timed out"
-"""Why the local executor kills a worker whose partition is late."""
+"""The reason with which the local executor kills a worker that is late."""
 
 _NEAR = 0.9
 _OUT_OF_MEMORY_SIGNALS = (-9, -6)
-"""SIGKILL comes from the kernel, SIGABRT from C++ that could not allocate."""
+"""SIGKILL comes from the kernel, SIGABRT from C++ code that cannot allocate."""
 
 
 def failure_at_death(
     task: Task, partition: Partition, death: Death, memory: int, secrets: Mapping[str, str]
 ) -> Failure:
-    """The one Failure of an attempt whose worker ended at `partition`.
+    """The single Failure of an attempt whose worker ended during `partition`.
 
-    `memory`: bytes the attempt might allocate; 0: no limit.
+    `memory`: bytes the attempt was allowed to allocate; 0: no limit.
     """
     failure, how = _classify(task, death, memory)
     log = publish(death.log, Redactor(secrets))
@@ -55,7 +55,7 @@ def _classify(task: Task, death: Death, memory: int) -> tuple[FailureClass, str]
 
 
 def _stacks(log: bytes) -> str:
-    """Where each thread was: the last dump of faulthandler in the log."""
+    """The stack of each thread: the last dump of faulthandler in the log."""
     text = log.decode(errors="replace")
     starts = [text.rfind(f"\n{mark}") + 1 or (0 if text.startswith(mark) else -1) for mark in _MARKS]
     start = min((found for found in starts if found >= 0), default=len(text))

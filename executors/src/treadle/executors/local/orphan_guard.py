@@ -1,8 +1,8 @@
-"""A small process that outlives a killed driver for a moment: it ends the process groups the driver left behind, and
-removes their folders.
+"""A small process that cleans up after a killed driver: it kills the remaining process groups and removes their
+folders.
 
-The kernel kills a worker whose driver died, but not what user code started from it. This file is run by its path, in
-an interpreter without site-packages, so it imports the standard library only.
+The kernel kills a worker whose driver died, but not the processes that user code started. This file is run by its path,
+in an interpreter without site-packages, so it imports the standard library only.
 """
 
 from __future__ import annotations
@@ -13,22 +13,23 @@ import signal
 import sys
 import time
 
-TYPE_CHECKING = False  # checkers take it for the one of `typing`, which is not worth loading here
+TYPE_CHECKING = False  # type checkers treat it like the one in `typing`, which is too slow to import here
 if TYPE_CHECKING:
     import subprocess
 
 _TRIES, _PAUSE = 50, 0.02
-"""To remove a folder whose processes are being killed, and may still write; seconds between."""
+"""Number of tries to remove a folder whose dying processes may still write to it, and seconds between the tries."""
 
 
 class Guard:
-    """The driver's handle of the process, started with the first that it is to watch. It ends with its pipe."""
+    """The driver's handle of the guard process, which starts with the first watched group. It ends when its pipe
+    closes."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Be ready to watch. Raises OSError."""
+        """Start the guard process if necessary. Raises OSError."""
         import subprocess
 
         self._process = self._process or subprocess.Popen(
@@ -40,8 +41,8 @@ class Guard:
         )
 
     def watch(self, group: int, folder: str = "", temporary: str = "") -> None:
-        """`folder`: what goes with the group, besides its temporary folders. Those are in `temporary`, or, when that is
-        empty, where this process has its own. Raises OSError when it cannot start."""
+        """Watch a process group. `folder` is removed with the group, and so are its temporary folders in `temporary`
+        (empty: the temporary folder of this process). Raises OSError when the guard cannot start."""
         self.start()
         self._tell(f"+{group} {os.fsencode(folder).hex()} {os.fsencode(temporary).hex()}\n")
 
@@ -49,7 +50,7 @@ class Guard:
         self._tell(f"-{group}\n")
 
     def close(self) -> None:
-        """End it; what it still watches is killed. It may be used again."""
+        """End the guard; groups that it still watches are killed. It may be used again."""
         process, self._process = self._process, None
         if process is not None:
             process.communicate()
@@ -57,12 +58,12 @@ class Guard:
     def _tell(self, line: str) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
-        with contextlib.suppress(OSError):  # somebody killed it: workers still have the kernel
+        with contextlib.suppress(OSError):  # the guard was killed; the kernel still ends the workers
             os.write(self._process.stdin.fileno(), line.encode())
 
 
 def main() -> None:
-    """Read groups until the driver is gone, then kill those that are left."""
+    """Read groups until the driver is gone, then kill the remaining ones."""
     groups: dict[int, tuple[str, str]] = {}
     for line in sys.stdin:
         group, *folders = line[1:].rstrip("\n").split(" ")
@@ -91,9 +92,9 @@ def _remove(folder: str) -> None:
 
 
 def remove_temporary(pid: int, folder: str = "") -> None:
-    """Remove the temporary folders of a process that has ended or is about to (see `Context.tmp`).
+    """Remove the temporary folders of a process that has ended or is about to end (see `Context.tmp`).
 
-    `folder`: where they are; empty: where this process has its own.
+    `folder`: their location; empty: the temporary folder of this process.
     """
     import glob
     import shutil

@@ -1,4 +1,4 @@
-"""A warm worker process as its driver sees it: the messages to and from a child process."""
+"""The driver's view of a warm worker process: the messages to and from a child process."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from .orphan_guard import Guard
 
 _READ = 1 << 18
 READY_SECONDS = 120.0
-"""A worker that does not take tasks after this time is killed; it usually needs a fifth of a second."""
+"""A worker that does not accept tasks after this time is killed; it usually needs a fifth of a second."""
 _BATCH_SECONDS = 0.001
-"""After reports of a task that has many to come, the next are read together."""
+"""With many reports still expected, reading pauses this long, so that the next reports are read together."""
 _MANY = 20
 
 Event = Outcome | Failure | Done | Death
 
 
 def _ignore(event: Event) -> None:
-    """Nobody has given the worker anything to do."""
+    """Ignores events while the worker has no task."""
 
 
 class WorkerProcess:
-    """One running worker. `listener` gets what it says, and at last its Death."""
+    """One running worker. `listener` receives its messages, and finally its Death."""
 
     def __init__(self, setup: Setup, environment: Mapping[str, str], guard: Guard, folder: str | None = None) -> None:
         """`folder`: see `ChildProcess`."""
         self.listener: Callable[[Event], None] = _ignore
         self.bundle: str | None = None
-        """Digest of the bundle it has imported from; None: it has run nothing."""
+        """Digest of the bundle it has imported from; None: it has run no task."""
         self.ahead = 0
-        """Messages the worker will send if all goes well."""
+        """Messages that the worker will still send if all goes well."""
         self._task = ""
         self._loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[None] = self._loop.create_future()
@@ -63,16 +63,17 @@ class WorkerProcess:
 
     @property
     def task(self) -> str:
-        """Id of the task that it was given and has not ended; empty: none."""
+        """Id of the task that it is running; empty: none."""
         return "" if self.child.death.done() else self._task
 
     def give(self, message: Run) -> None:
-        """Have it run a task."""
+        """Make the worker run a task."""
         self._task, self.ahead = message.task.id, len(message.task.partitions)
         self.send(message)
 
     async def wait_ready(self) -> Death | None:
-        """None once it takes tasks; its death if that comes first, which is by its driver after READY_SECONDS."""
+        """Return None once the worker accepts tasks, or its death if it dies first. After READY_SECONDS it is
+        killed."""
         if not self._ready.done():
             either: set[asyncio.Future[Any]] = {self._ready, self.child.death}
             done, _ = await asyncio.wait(either, timeout=READY_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -81,7 +82,7 @@ class WorkerProcess:
         return self.child.death.result() if self.child.death.done() else None
 
     def send(self, message: Any) -> None:
-        """Write the message; what does not fit into the socket goes out as the worker reads."""
+        """Send the message; bytes that do not fit into the socket are sent when the worker reads."""
         if self.child.death.done():
             return
         self._unsent += self._encoder.encode(message)
@@ -92,7 +93,7 @@ class WorkerProcess:
             del self._unsent[: self._socket.send(self._unsent)]
         except BlockingIOError:
             pass
-        except OSError:  # it is dead: its Death will tell
+        except OSError:  # the worker is dead: its Death follows
             self._unsent.clear()
         if self._unsent:
             self._loop.add_writer(self._fd, self._pump)
@@ -113,7 +114,7 @@ class WorkerProcess:
             self._pause = self._loop.call_later(_BATCH_SECONDS, self._loop.add_reader, self._fd, self._readable)
 
     def _receive(self, data: bytes) -> bool:
-        """Whether it held reports, and many are to come."""
+        """Handle the received data. Returns whether it contained messages and many more are expected."""
         before = self.ahead
         for body in self._frames.feed(data):
             reply: Reply = self._decoder.decode(body)
@@ -127,7 +128,7 @@ class WorkerProcess:
         return before > self.ahead > _MANY
 
     def _hang_up(self) -> None:
-        """The process is gone; the reports it sent before count."""
+        """The process is gone. Read the reports that it sent before, which still count."""
         if self._pause is not None:
             self._pause.cancel()
         with contextlib.suppress(OSError):

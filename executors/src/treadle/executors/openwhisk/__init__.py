@@ -1,5 +1,5 @@
 """Apache OpenWhisk as a provider of functions (extra `openwhisk`).
 
-General layout: `answers` says what a reply of its API means (pure), `invoker` makes the calls, `entry` is what runs in
-the action. Documents cited are those of apache/openwhisk.
+`client` sends the requests, `responses` interprets the replies (pure), `invoker` makes the calls, `action` builds the
+documents for deployment, and `entry` runs in the action. Cited documents are those in apache/openwhisk.
 """

@@ -1,4 +1,4 @@
-"""The documents of the actions that are deployed: one for each size. Pure."""
+"""The documents of the deployed actions, one for each size. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from ..package.build import Package
 from .entry import MEMORY_VARIABLE
 
 ENTRY = {"__main__.py": b"from treadle.executors.openwhisk.entry import ready\n\nmain = ready()\n"}
-"""What a package for OpenWhisk has besides the libraries (actions-python.md, "Packaging Python actions in zip
-files")."""
+"""The additional file in a package for OpenWhisk (actions-python.md, "Packaging Python actions in zip files")."""
 LOGS = 1
-"""Megabytes of log; what user code prints comes back in reports."""
+"""Megabytes of log; the output of user code is in the reports."""
 PACKAGE, SETTINGS = "treadle-package", "treadle-settings"
-"""Annotations that tell what was deployed: the package's digest, and one of the settings."""
+"""Annotations that identify the deployed content: the digest of the package, and a digest of the settings."""
 
 
 def code_of(package: Package) -> dict[str, Any]:
@@ -25,7 +24,7 @@ def code_of(package: Package) -> dict[str, Any]:
 
 
 def image_of(image: str) -> dict[str, Any]:
-    """The `exec` of an image that has the libraries (actions-docker.md, "Extending Existing Runtimes")."""
+    """The `exec` of an image that contains the libraries (actions-docker.md, "Extending Existing Runtimes")."""
     return {"kind": "blackbox", "image": image, "code": ENTRY["__main__.py"].decode(), "binary": False, "main": "main"}
 
 
@@ -39,11 +38,11 @@ def action_document(
     environment: Mapping[str, str],
     tags: Mapping[str, str],
 ) -> dict[str, Any]:
-    """As PUT takes it. `size` in megabytes; `settings` is a digest of what else was asked for, the environment too;
-    `tags` become annotations.
+    """The document for PUT. `size` is in megabytes; `settings` is a digest of the other settings, including the
+    environment; `tags` become annotations.
 
     `environment` becomes parameters marked `init`, which the runtime sets before the action starts. They are `final`:
-    else the first caller of a container could give it another key (annotations.md).
+    otherwise the first caller of a container could give it another key (annotations.md).
     """
     variables = {**environment, MEMORY_VARIABLE: str(size)}
     return {

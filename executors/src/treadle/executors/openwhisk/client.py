@@ -1,4 +1,4 @@
-"""HTTP to OpenWhisk: where it is, who calls, and what of httpx becomes an error of treadle's."""
+"""The HTTP client of OpenWhisk: endpoint, credentials, and the conversion of httpx errors to treadle's errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import httpx
 
 BLOCKING_SECONDS = 60.0
-"""A blocking call is answered within that (actions.md, "Blocking invocations and timeouts")."""
+"""A blocking call is answered within this time (actions.md, "Blocking invocations and timeouts")."""
 _CONNECT_SECONDS = 10.0
 _GRACE = 15.0
 _PROBED = (
@@ -29,7 +29,7 @@ _PROBED = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 2),
     (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 15_000),
 )
-"""A host that is gone is found out in 15 s (tcp(7)), although a blocking call is silent for 60."""
+"""Detects a dead host within 15 s (tcp(7)), although a blocking call is silent for up to 60 s."""
 _OTHER_HOST = (62, 64)
 """X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH (OpenSSL, x509_vfy.h)."""
 _NOT_LOOPBACK = "the key of the namespace would travel in clear"
@@ -43,7 +43,7 @@ class Reply(NamedTuple):
 
 
 class Client:
-    """Requests of one namespace. An async context manager; may be entered again."""
+    """Requests in one namespace. A reusable async context manager."""
 
     def __init__(
         self,
@@ -56,11 +56,11 @@ class Client:
         ca: Path | None = None,
     ) -> None:
         """`endpoint`: such as `https://openwhisk.example.com`; `key`: `UUID:KEY`, as in `~/.wskprops`; `allow_http`:
-        the network between here and there is trusted; `ca`: PEM file of the only authorities that may have signed the
-        endpoint's certificate, None: those that httpx brings.
+        the network between here and the endpoint is trusted; `ca`: PEM file of the only authorities that may sign the
+        endpoint's certificate, None: httpx's default authorities.
 
-        Raises UsageError for a key of another shape, an endpoint that is no URL, plain HTTP to another host, or a `ca`
-        that holds no certificate.
+        Raises UsageError for a malformed key, an endpoint that is not a URL, plain HTTP to another host, or a `ca`
+        without a certificate.
         """
         user, colon, password = key.strip().partition(":")
         if not (user and colon and password):
@@ -106,10 +106,10 @@ class Client:
             await http.aclose()
 
     async def request(self, method: str, path: str, **options: Any) -> Reply:
-        """`path` below the namespace.
+        """Send a request; `path` is relative to the namespace.
 
-        Raises NotRun when nothing was sent, StoreError when the reply was lost, UsageError for a certificate that does
-        not vouch for the endpoint.
+        Raises NotRun when the request was not sent, StoreError when the reply was lost, UsageError for a certificate
+        that does not match the endpoint.
         """
         http = self.open()
         import httpx
@@ -120,7 +120,7 @@ class Client:
             if (refused := _refused_certificate(error)) is not None:
                 raise _not_trusted(refused, self._ca) from error
             raise NotRun(f"OpenWhisk cannot be reached: {error}", "Check the endpoint.", retryable=True) from error
-        except httpx.RequestError as error:  # also what cannot be decompressed
+        except httpx.RequestError as error:  # includes replies that cannot be decompressed
             said = str(error) or type(error).__name__
             raise StoreError(f"a reply of OpenWhisk was lost: {said}", "It may pass.", retryable=True) from error
         return Reply(response.status_code, response.content, response.headers)
@@ -138,7 +138,7 @@ def _checked(endpoint: str, allow_http: bool) -> str:
 def _trusting(ca: Path) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=str(ca.expanduser()))
-    except OSError as error:  # SSLError too: the file holds no certificate
+    except OSError as error:  # includes SSLError: the file contains no certificate
         raise UsageError(
             f"`ca` of the OpenWhisk executor names {ca}, which cannot be read as certificates: {error}",
             "Name a PEM file with the certificate of the authority that signed the endpoint's.",
@@ -146,7 +146,7 @@ def _trusting(ca: Path) -> ssl.SSLContext:
 
 
 def _refused_certificate(error: BaseException) -> ssl.SSLCertVerificationError | None:
-    """httpx wraps what httpcore wraps."""
+    """Find the certificate error in the chain of causes: httpx wraps the errors of httpcore."""
     found: BaseException | None = error
     while found is not None and not isinstance(found, ssl.SSLCertVerificationError):
         found = found.__cause__ or found.__context__

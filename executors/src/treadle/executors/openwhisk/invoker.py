@@ -1,4 +1,4 @@
-"""Calls of the deployed actions, one for each size. OpenWhisk tries a call at most once; attempts do the rest."""
+"""Calls the deployed actions, one for each size. OpenWhisk runs a call at most once; retries are up to the attempt."""
 
 from __future__ import annotations
 
@@ -14,26 +14,27 @@ from .entry import RESERVED_MEMORY
 from .responses import Activation, Pending, answer_of, pause, read_record, read_reply
 
 CURRIED = 32 << 10
-"""Bytes of a payload left for the parameters bound to the action, which count with the call's own."""
+"""Bytes of a payload reserved for the parameters bound to the action, which count with the call's own."""
 SIZES = (256, 512)
-"""Megabytes of memory: the default, and the most of an unchanged installation (reference.md)."""
+"""Megabytes of memory: the default, and the maximum of an unchanged installation (reference.md)."""
 SMALLEST = 256
-"""Megabytes of an action: what `RESERVED_MEMORY` leaves of fewer is too little for a task."""
+"""Megabytes of an action: below this, `RESERVED_MEMORY` leaves too little for a task."""
 SECONDS = 300.0
-"""The longest an action of an unchanged installation may take (reference.md)."""
+"""The maximum duration of an action in an unchanged installation (reference.md)."""
 _STARTING = 30.0
-"""Seconds granted for a container to be found and begun, beyond what the call itself may take."""
+"""Seconds added to the call's own time for finding and starting a container."""
 _QUEUED = 60.0
 _LOG_TRIES = 4
 
 
 class OpenWhiskInvoker:
-    """See `Invoker`. A call that was begun cannot be stopped; its reports then go to the store and are passed over."""
+    """See `Invoker`. A started call cannot be stopped; the reports of an abandoned call go to the store and are
+    ignored."""
 
     def __init__(
         self, client: Client, action: str = "treadle", sizes: Sequence[int] = SIZES, *, seconds: float = SECONDS
     ) -> None:
-        """`sizes`: megabytes of the deployed actions; `seconds`: the time limit they were deployed with."""
+        """`sizes`: megabytes of the deployed actions; `seconds`: the time limit set at deployment."""
         if not sizes:
             raise UsageError("an OpenWhisk executor needs at least one size", f"Give sizes, such as {list(SIZES)}.")
         if min(sizes) < SMALLEST:
@@ -53,7 +54,7 @@ class OpenWhiskInvoker:
         )
 
     async def invoke(self, request: bytes, memory: int, seconds: float) -> Answer:
-        """See `Invoker.invoke`. `request` is a JSON object: it is the parameters of the call."""
+        """See `Invoker.invoke`. `request` is a JSON object that contains the parameters of the call."""
         action = self._actions[self.limits.size(memory)]
         reply = await self._client.request(
             "POST",
@@ -74,7 +75,7 @@ class OpenWhiskInvoker:
         await self._client.close()
 
     async def _record(self, activation: str, seconds: float) -> Activation:
-        """Wait for the record of a call that outlives the blocking wait. Raises StoreError when it does not come."""
+        """Wait for the record of a call that outlives the blocking wait. Raises StoreError when it does not appear."""
         begun = time.monotonic()
         while (waited := time.monotonic() - begun) < seconds + _STARTING:
             await asyncio.sleep(pause(waited))
@@ -85,7 +86,8 @@ class OpenWhiskInvoker:
         )
 
     async def _with_log(self, record: Activation) -> Answer:
-        """Logs are collected after a blocking reply is sent; they are worth a moment when the call failed."""
+        """Fetch the log of a failed call with a few tries, because logs are collected after a blocking reply is
+        sent."""
         for number in range(_LOG_TRIES):
             await asyncio.sleep(pause(number))
             found = await self._look(record.activationId)
@@ -94,7 +96,7 @@ class OpenWhiskInvoker:
         return answer_of(record)
 
     async def _look(self, activation: str) -> Activation | None:
-        """The record, once there is one and it can be read."""
+        """The record, or None if it does not exist or cannot be read."""
         try:
             reply = await self._client.request("GET", f"activations/{activation}")
         except StoreError:
@@ -103,5 +105,5 @@ class OpenWhiskInvoker:
 
 
 def action_name(action: str, size: int) -> str:
-    """Of the action with `size` megabytes."""
+    """The name of the action with `size` megabytes."""
     return f"{action}-{size}"

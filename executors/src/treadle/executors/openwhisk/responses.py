@@ -1,8 +1,8 @@
-"""What a reply of OpenWhisk's API means for the call. Pure: status and bytes in, an Answer or an error out.
+"""Interprets replies of OpenWhisk's API. Pure: status and bytes in, an Answer or an error out.
 
-Sources, of apache/openwhisk: rest_api.md, actions.md ("Understanding the activation record", "Action
-execution"), and where these say less than one must know, Actions.scala (statuses of an invocation),
-ActivationResult.scala (who is to blame) and ErrorResponse.scala (the words).
+Sources in apache/openwhisk: rest_api.md and actions.md ("Understanding the activation record", "Action execution").
+Details that these omit come from Actions.scala (statuses of an invocation), ActivationResult.scala (the cause) and
+ErrorResponse.scala (the messages).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from treadle.primitives.errors import StoreError, UsageError
 from ..functions.invoker import Answer, Ended, NotRun, Throttled
 
 _SUCCESS, _APPLICATION, _DEVELOPER, _PLATFORM = range(4)
-"""`response.statusCode` of an activation record; the words for it differ between versions of the API."""
+"""`response.statusCode` of an activation record; its textual form differs between versions of the API."""
 
 _SHOWN = 300
-"""Characters of a foreign text that an error quotes."""
+"""Maximum characters of an external text that an error quotes."""
 
 
 class Response(Struct):
@@ -32,7 +32,7 @@ class Response(Struct):
     result: Raw = field(default_factory=lambda: Raw(b"{}"))
 
     def code(self) -> int:
-        """Blocking replies have carried the words only, with spaces or with underscores."""
+        """Blocking replies have carried only the text, with spaces or with underscores."""
         words = ("success", "application error", "action developer error", "whisk internal error")
         known = dict(zip(words, range(4), strict=True))
         return self.statusCode if self.statusCode >= 0 else known.get(self.status.replace("_", " "), _PLATFORM)
@@ -44,18 +44,18 @@ class Annotation(Struct):
 
 
 class Activation(Struct):
-    """An activation record, of which this is what treadle reads."""
+    """The fields of an activation record that treadle reads."""
 
     activationId: str
     response: Response
     logs: list[str] = []
     annotations: list[Annotation] = []
     duration: int = 0
-    """Milliseconds, with those of initialisation."""
+    """Milliseconds, including initialisation."""
 
 
 class Pending(Struct, frozen=True):
-    """The call was taken and has not ended (HTTP 202): its record will be found under this id."""
+    """The call was accepted and has not ended (HTTP 202). Its record will be available under this id."""
 
     activation: str = field(name="activationId")
 
@@ -71,10 +71,10 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError)
 
 
 def read_reply(status: int, body: bytes, headers: Mapping[str, str], action: str) -> Activation | Pending:
-    """Of POST .../actions/NAME?blocking=true. A record is returned whatever became of the call.
+    """Interpret the reply to POST .../actions/NAME?blocking=true. Returns the record of a successful or failed call.
 
-    Raises Throttled for both kinds of 429; NotRun when the call was not begun; UsageError when who deployed must act;
-    StoreError when nobody can tell whether it runs.
+    Raises Throttled for both kinds of 429; NotRun when the call was not started; UsageError when the deployment must be
+    corrected; StoreError when it is unknown whether the call runs.
     """
     if status == 202:
         return _taken(body)
@@ -94,7 +94,7 @@ def read_reply(status: int, body: bytes, headers: Mapping[str, str], action: str
             raise UsageError(
                 f"OpenWhisk refuses the call of {action} ({said})", "Compare its limits with the profile's."
             )
-        case 503:  # LoadBalancerException: the activation could not be handed on (Actions.scala)
+        case 503:  # LoadBalancerException: the activation could not be forwarded (Actions.scala)
             raise NotRun(
                 f"OpenWhisk cannot take calls ({said})", "It may recover; see its controller's log.", retryable=True
             )
@@ -110,7 +110,7 @@ def _taken(body: bytes) -> Pending:
 
 
 def answer_of(record: Activation) -> Answer:
-    """How the call ended. Raises StoreError when OpenWhisk failed: the action may have begun (actions.md)."""
+    """How the call ended. Raises StoreError when OpenWhisk failed: the action may have started (actions.md)."""
     code = record.response.code()
     notes = {annotation.key: annotation.value for annotation in record.annotations}
     waited, billed = _seconds_of(notes.get("waitTime")), record.duration / 1000
@@ -128,19 +128,20 @@ def _seconds_of(milliseconds: Any) -> float:
 
 
 def lost(said: str) -> StoreError:
-    """Nobody can tell whether the call runs."""
+    """The error for a call of unknown state: it may be running."""
     return StoreError(f"OpenWhisk lost a call ({said})", "What it did is looked up in the store.", retryable=True)
 
 
 def _ended(said: str) -> Ended:
-    """By the words of ErrorResponse.scala: `timedoutActivation`, `memoryExhausted`; all else is a container gone."""
+    """Classify by the messages of ErrorResponse.scala: `timedoutActivation`, `memoryExhausted`. Others mean a lost
+    container."""
     if "exceeded its time limits" in said:
         return "timed out"
     return "out of memory" if "exhausted its memory" in said else "crashed"
 
 
 def read_record(body: bytes) -> Activation | None:
-    """A failed call's record comes with 502, or 500; other errors have no record."""
+    """The record in a reply, or None. A failed call has a record with status 502 or 500; other errors have none."""
     try:
         return _activation.decode(body)
     except _UNREADABLE:
@@ -148,7 +149,7 @@ def read_record(body: bytes) -> Activation | None:
 
 
 def error_of(body: bytes) -> str:
-    """The field `error`, which may hold any JSON value; of other bodies their beginning."""
+    """The field `error`, which may hold any JSON value, or the first characters of another body."""
     try:
         said = _error.decode(body).error
     except _UNREADABLE:
@@ -157,7 +158,7 @@ def error_of(body: bytes) -> str:
 
 
 def _seconds_to_next_minute(headers: Mapping[str, str]) -> float:
-    """Calls per minute are counted by the minute of the server's clock (RateThrottler.scala)."""
+    """The limit of calls per minute resets with the minute of the server's clock (RateThrottler.scala)."""
     try:
         return 60.0 - parsedate_to_datetime(headers["date"]).second
     except (KeyError, ValueError):
@@ -168,18 +169,19 @@ _LINE = re.compile(r"\S+\s+std(?:out|err): ?(.*)", re.DOTALL)
 
 
 def text_of(lines: list[str]) -> bytes:
-    """What was printed: lines of a log are `TIMESTAMP STREAM: LINE` (actions.md)."""
+    """The printed output: lines of a log are `TIMESTAMP STREAM: LINE` (actions.md)."""
     printed = (found[1] if (found := _LINE.fullmatch(line)) else line for line in lines)
     return "".join(f"{line}\n" for line in printed).encode()
 
 
 def pause(waited: float) -> float:
-    """Seconds until a record is asked for again after so many: a tenth of the time, 0.05 to 2."""
+    """Seconds until the next request for a record: a tenth of the time waited so far, between 0.05 and 2."""
     return min(2.0, max(0.05, waited / 10))
 
 
 def refuse(status: int, body: bytes, what: str) -> NoReturn:
-    """For requests other than calls: whatever is no success. Raises UsageError, or StoreError when it may pass."""
+    """Raise for an unsuccessful request other than a call: StoreError when the problem may be temporary, else
+    UsageError."""
     said = f"{what}: {status}: {error_of(body)}"
     if status in (408, 429) or status >= 500:
         raise StoreError(f"OpenWhisk does not do it now ({said})", "Try again later.", retryable=True)

@@ -1,1 +1,1 @@
-"""One small function for each operation of a program."""
+"""The operations of a program, one small function for each."""

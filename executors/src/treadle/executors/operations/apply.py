@@ -24,9 +24,9 @@ from .reduces import reduce
 
 
 def apply(op: Op, flow: Flow, attempt: Attempt) -> Flow:
-    """What the operation makes of the records. Its work may be done when the result's parts are asked for.
+    """Apply one operation. The work may be deferred until the parts of the result are consumed.
 
-    Raises StageFailed for what user code raises, TreadleError for data and calls that cannot be.
+    Raises StageFailed for exceptions in user code, TreadleError for invalid data or calls.
     """
     attempt.stage = op.stage
     run = cast("Callable[[Op, Flow, Attempt], Flow]", _OPERATIONS[type(op)])
@@ -34,13 +34,13 @@ def apply(op: Op, flow: Flow, attempt: Attempt) -> Flow:
 
 
 def keeps_inputs_apart(ops: tuple[Op, ...]) -> bool:
-    """Whether the inputs of a shuffle are wanted one by one: the first reduce names them."""
+    """Whether the inputs of a shuffle are needed separately, because the first reduce names them."""
     first = next((op for op in ops if not isinstance(op, Sort)), None)
     return isinstance(first, Reduce) and bool(first.names) and first.uses is not None
 
 
 def sort(op: Sort, flow: Flow, attempt: Attempt) -> Flow:
-    """Stable, by key; inputs that are apart are sorted apart."""
+    """Sort by key, stably. Separate inputs are sorted separately."""
     if flow.inputs:
         return Flow(flow.kind, (), inputs=tuple(sort(op, one, attempt) for one in flow.inputs))
     value, parts = within(flow, attempt.room.size)
@@ -64,7 +64,7 @@ def to_broadcast(op: ToBroadcast, flow: Flow, _attempt: Attempt) -> Flow:
 
 
 def check_single(stage: str, records: int) -> None:
-    """Raises UsageError unless the reduce that a broadcast ships made one record."""
+    """Raises UsageError unless the reduce behind a broadcast produced one record."""
     if records != 1:
         raise UsageError(
             f"the reduce that {stage} broadcasts produced {records or 'nothing'}, not one record",
@@ -73,7 +73,7 @@ def check_single(stage: str, records: int) -> None:
 
 
 def check_size(stage: str, size: int, limit: int) -> None:
-    """Raises UsageError when a broadcast's value has more encoded bytes than it may."""
+    """Raises UsageError when a broadcast's value exceeds `limit` encoded bytes."""
     if size > limit:
         raise UsageError(
             f"the broadcast {stage} has {size:,} encoded bytes, more than its limit of {limit:,}",

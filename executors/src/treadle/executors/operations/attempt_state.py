@@ -1,4 +1,4 @@
-"""What the operations of one attempt at one partition share: functions bound to arguments, metrics, failed records."""
+"""The shared state of the operations of one attempt: functions bound to arguments, metrics, failed records."""
 
 from __future__ import annotations
 
@@ -44,34 +44,34 @@ T = TypeVar("T")
 
 
 class Function(NamedTuple):
-    """A user function and what its signature says of it."""
+    """A user function and the properties of its signature."""
 
     call: Callable[..., Any]
     takes_context: bool
     vectorized: bool
-    """As a key function it takes the whole of a table or array."""
+    """As a key function it takes a whole table or array."""
 
 
 class Services(NamedTuple):
-    """What an attempt needs from the runtime; the same for every partition of a task."""
+    """The services an attempt needs from the runtime; the same for every partition of a task."""
 
     program: Program
     inputs_apart: bool
-    """The first reduce wants the inputs of the shuffle one by one."""
+    """The first reduce needs the inputs of the shuffle separately."""
     whole_text: bool
-    """The first function wants its file split as one str."""
+    """The first function takes its file split as one str."""
     seed: int
     function: Callable[[str], Function]
     load: Callable[[Slice, bool], Any]
-    """(slice, whether others on this host will read it too) -> its decoded value, which this partition may change the
-    records of; raises what Blocks.get does."""
+    """(slice, whether other attempts on this host will read it) -> its decoded value, whose records this partition may
+    change. Raises the errors of Blocks.get."""
     pieces: Callable[[Slice], Iterator[Any]]
-    """A slice's decoded value as the pieces it was put in; raises what Blocks.pieces does."""
+    """A slice's decoded value in the pieces it was written in. Raises the errors of Blocks.pieces."""
     room: int
-    """Bytes of records that may wait in memory; 0: any number."""
+    """Bytes of records that may wait in memory; 0: no limit."""
     blocks: Blocks
     events: Callable[[EventSplit], Iterator[list[Any]]]
-    """A split's events, or their data, a few at a time; raises TreadleError."""
+    """A split's events, or their data, in small lists. Raises TreadleError."""
     secrets: Mapping[str, str]
     redactor: Redactor
     context: Callable[[str, Partition], Context]
@@ -84,14 +84,14 @@ class Attempt:
         self.services = services
         self.partition = partition
         self.stage = ""
-        """Stage whose operation was started last."""
+        """The stage whose operation was started last."""
         self.metrics: dict[str, Metrics] = {}
         self.values: dict[str, Any] = {}
         self.counts: dict[str, StageCount] = {}
         self.first_failed: dict[str, str] = {}
         self.failed_items: list[dict[str, Any]] = []
         self.error: StageFailed | InputFailed | None = None
-        """What failed first: it counts, even when a later user function swallowed it."""
+        """The first failure. It counts even if a later user function swallowed it."""
         self.bytes_in = 0
         self.room = Room(services.room, lambda error: self._first(InputFailed(error)))
         self.places = Places(services.program, partition, self._positions_set_aside)
@@ -124,7 +124,7 @@ class Attempt:
                 return self.services.secrets[name]
 
     def function(self, reference: str) -> Callable[..., Any]:
-        """A function that takes no arguments of its own."""
+        """A user function without bound arguments."""
         return self.services.function(reference).call
 
     def _context(self, stage: str) -> Context:
@@ -134,11 +134,11 @@ class Attempt:
         return self._contexts[stage]
 
     def path(self, stage: str) -> str:
-        """The stage with its iterations."""
+        """The stage name with its iteration path."""
         return stage_path(self.services.program.segment, stage)
 
     def close(self) -> None:
-        """Remove what the contexts of this attempt made, and what it spilled."""
+        """Remove the temporary folders of this attempt and its spill files."""
         self.room.close()
         for context in self._contexts.values():
             context.close()
@@ -146,14 +146,15 @@ class Attempt:
     # -- inputs
 
     def read(self, slice: Slice, rest: Sequence[Slice] = (), *, shared: bool = False) -> Any:
-        """The value of a slice; when it is lost, so are those of `rest` that turn out to be lost too."""
+        """The value of a slice. If it is lost, all lost slices of `rest` are reported too."""
         try:
             return self.services.load(slice, shared)
         except (TreadleError, MemoryError) as error:
             raise self._unreadable(error, (slice, *rest)) from error
 
     def pieces(self, slice: Slice, rest: Sequence[Slice] = ()) -> Iterator[Any]:
-        """The value of a slice that nobody else reads, as the pieces it was put in; losses are told as by `read`."""
+        """The value of a slice with a single reader, in the pieces it was written in. Losses are reported as by
+        `read`."""
         pieces = self.services.pieces(slice)
         while True:
             try:
@@ -165,9 +166,9 @@ class Attempt:
             yield piece
 
     def guarded(self, parts: Iterator[T], stage: str = "") -> Iterator[T]:
-        """`parts`; what is wrong with the data counts, also when a user function that asked for it swallows that.
+        """Yield `parts`; record errors in the data, so that they count even if a user function swallows them.
 
-        `stage`: the one that it is told of, if not the last one that began.
+        `stage`: the stage to report; empty: the stage that started last.
         """
         try:
             yield from parts
@@ -189,7 +190,7 @@ class Attempt:
     # -- results
 
     def taker(self, stage: str, declared: Mapping[str, str]) -> Metrics:
-        """What turns a function's result into its value, and keeps its metrics."""
+        """The object that converts a function's result to its value, and collects its metrics."""
         return self.metrics.setdefault(stage, Metrics(declared))
 
     # -- failures
@@ -197,8 +198,8 @@ class Attempt:
     def fail(
         self, stage: str, position: int | None, error: BaseException, names: tuple[str, ...] = (), key: Any = NOTHING
     ) -> BaseException:
-        """What to raise because user code raised `error`, called for the record at `position` or for `key`: the
-        failure that was first."""
+        """The exception to raise after user code raised `error` for the record at `position` or for `key`: the first
+        failure."""
         if self.error is not None:
             return self.error
         key = key_of_failure(error) if key is NOTHING else key
@@ -206,7 +207,7 @@ class Attempt:
         return self._first(StageFailed(stage, position, error, not matches_type(error, names), place))
 
     def blamed(self, parts: Iterator[T], stage: str, names: tuple[str, ...] = ()) -> Iterator[T]:
-        """`parts`; whatever is raised as user code makes them becomes what `fail` says."""
+        """Yield `parts`; convert any exception from user code that produces them with `fail`."""
         try:
             yield from parts
         except GeneratorExit:
@@ -220,7 +221,7 @@ class Attempt:
         return self.error
 
     def set_aside(self, op: MapRecords | MapPartition, position: int | None, record: Any, error: BaseException) -> None:
-        """Note a failed record of a tolerant stage, or raise what fails the attempt instead."""
+        """Record a failed record of a tolerant stage, or raise the error that fails the attempt."""
         tolerable = self.partition.final or matches_type(error, op.non_retryable)
         if self.error is not None or isinstance(error, MemoryError) or not tolerable:
             raise self.fail(op.stage, position, error, op.non_retryable) from error
@@ -250,12 +251,13 @@ class Attempt:
     # -- lazy chains
 
     def lazily(self, parts: Iterator[Any]) -> Iterator[Any]:
-        """`parts`, which will be used up in any case: a later function that stops early changes nothing before it."""
+        """Register `parts` to be consumed fully, so that a later function that stops early does not affect earlier
+        stages."""
         self._lazy.append(parts)
         return parts
 
     def finish(self) -> None:
-        """Use up what later operations left, then raise the first failure, if there was one."""
+        """Consume the remaining lazy parts, then raise the first failure if there was one."""
         for parts in reversed(self._lazy):
             if self.error is None:
                 deque(parts, maxlen=0)
@@ -264,7 +266,7 @@ class Attempt:
 
 
 def stage_path(segment: str, stage: str) -> str:
-    """The stage with the iterations of the loops around it: `lloyd[3].assign` in the segment `lloyd-3/assign`."""
+    """The stage with the iterations of its enclosing loops: `lloyd[3].assign` in the segment `lloyd-3/assign`."""
     loops = segment.rpartition("/")[0]
     return "".join(f"{loop}[{iteration}]." for loop, iteration in re.findall(r"([^/]+)-(\d+)", loops)) + stage
 
@@ -279,14 +281,14 @@ _JSON_TYPES: dict[str, tuple[type, ...]] = {
 
 
 class Metrics:
-    """The metrics of one stage in one partition; called with each result, gives its value."""
+    """The metrics of one stage in one partition. Calling it with a result returns the result's value."""
 
     def __init__(self, declared: Mapping[str, str]) -> None:
         self.declared = declared
         self.values: dict[str, Any] = {}
 
     def __call__(self, result: Any) -> Any:
-        """The value of a result. Raises UsageError unless its metrics are just the declared ones, of their types."""
+        """The value of a result. Raises UsageError unless its metrics match the declared names and types."""
         if not self.declared and not isinstance(result, Result):
             return result
         metrics = result.metrics if isinstance(result, Result) else {}
@@ -328,7 +330,7 @@ def _scalar(name: str, kind: str, value: Any) -> Any:
 
 
 def _storable(name: str, value: Any) -> Any:
-    """A metric that a ledger can hold."""
+    """The metric, if a ledger can hold it. Otherwise raises UsageError."""
     if not is_storable(value):
         raise UsageError(f"the metric {name!r} has more than 64 bits", "Report a float, or leave it out.")
     if isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):

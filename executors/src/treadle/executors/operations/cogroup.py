@@ -1,4 +1,4 @@
-"""Groups of several inputs that together do not fit into memory: each record carries the number of its input."""
+"""Groups of several inputs that do not fit into memory together: each record carries the index of its input."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..spill.sorting import Sorter
 from .record_flow import Flow, objects
 
 Columns = Iterable[tuple[Sequence[Any], Sequence[Any]]]
-"""(canonical keys, values) of an input, a piece at a time."""
+"""(canonical keys, values) of an input, in pieces."""
 
 
 def spilled_joint_groups(inputs: Sequence[Columns], room: Room, *, by_key: bool) -> Iterator[tuple[Any, list[Flow]]]:
-    """(first key, its values in each input), in key order or in that of first occurrence."""
+    """(first key, its values in each input), in key order or in the order of first occurrence."""
     groups = _by_key(inputs, room) if by_key else _by_occurrence(inputs, room)
     for key, pieces in groups:
         flows, file = _apart(pieces, len(inputs), room)
@@ -46,7 +46,7 @@ def _numbered(inputs: Sequence[Columns]) -> Iterator[tuple[Sequence[Any], list[t
 
 
 def _apart(pieces: Iterator[Sequence[tuple[int, Any]]], count: int, room: Room) -> tuple[list[Flow], SpillFile | None]:
-    """A key's values by input, and the file they are in if they do not fit: inputs are read in any order."""
+    """A key's values by input, and the file that holds them if they do not fit: inputs are read in any order."""
     held: list[list[Any]] = [[] for _ in range(count)]
     file: SpillFile | None = None
     extents: list[list[Extent]] = [[] for _ in range(count)]

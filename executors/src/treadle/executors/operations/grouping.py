@@ -9,7 +9,7 @@ from treadle.primitives.shuffling.keys import SELF_IDENTICAL, canonical, identit
 
 _ARROW = {"bool", "string", "large_string", "binary", "large_binary", "double"}
 _ARROW |= {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
-"""Arrow types whose `to_pylist` gives canonical keys."""
+"""Arrow types whose `to_pylist` returns canonical keys."""
 
 
 def plain(keys: Any) -> Sequence[Any]:

@@ -1,4 +1,4 @@
-"""The keys of a partition's records, all at once."""
+"""The keys of a partition's records, computed together."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BY_KEY = "`by: key` needs records that are pairs (key, value)"
 
 
 def keys_of(by: By, stage: str, kind: Kind, value: Any, attempt: Attempt, start: int = 0) -> Any:
-    """The key of every record: a list, or a NumPy or Arrow array where the partition is one of columns.
+    """The key of every record: a list, or a NumPy or Arrow array if the partition has columns.
 
     `start` is the position of the first record. Raises DataError when a record has no key, StageFailed when the key
     function raises.
@@ -33,7 +33,7 @@ def keys_of(by: By, stage: str, kind: Kind, value: Any, attempt: Attempt, start:
 
 
 def keyed(by: By, stage: str, kind: Kind, parts: Iterator[Any], attempt: Attempt) -> Iterator[tuple[Any, Any]]:
-    """(keys, part) for each of the parts, one after the other."""
+    """(keys, part) for each of the parts, in order."""
     start = 0
     for part in parts:
         count = codec.rows(kind, part)
@@ -43,7 +43,7 @@ def keyed(by: By, stage: str, kind: Kind, parts: Iterator[Any], attempt: Attempt
 
 
 def firsts(kind: Kind, value: Any, start: int = 0) -> Any:
-    """The first of each pair; the first record has the position `start`."""
+    """The first element of each pair; the first record has the position `start`."""
     if kind == "table":
         raise DataError(f"{_BY_KEY}; the rows of a table are none", "Name columns instead: `by: [column]`.")
     if kind == "array":
@@ -53,12 +53,12 @@ def firsts(kind: Kind, value: Any, start: int = 0) -> Any:
 
 
 def seconds(kind: Kind, value: Any) -> Sequence[Any]:
-    """The second of each pair, of records checked by `firsts`."""
+    """The second element of each pair, for records checked by `firsts`."""
     return _field(value, 1) if kind == "array" else [record[1] for record in value]
 
 
 def check_pairs(records: Sequence[Any], start: int = 0) -> None:
-    """Raises DataError for the first record that is no sequence of two."""
+    """Raises DataError for the first record that is not a sequence of two."""
     if {tuple, list}.issuperset(map(type, records)) and {2}.issuperset(map(len, records)):
         return
     for position, record in enumerate(records, start):

@@ -1,4 +1,4 @@
-"""`map`: a user function on every record, or on a partition as a whole."""
+"""`map`: a user function applied to every record, or to a partition as a whole."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def map_records(op: MapRecords, flow: Flow, attempt: Attempt) -> Flow:
 
 
 def _mapped(op: MapRecords, function: Function, take: Metrics, flow: Flow, attempt: Attempt) -> Iterator[list[Any]]:
-    """One result for each record, a batch at a time: the loop over a batch is what a record costs."""
+    """One result for each record, in batches: the loop over a batch determines the cost per record."""
     position, cursor = 0, attempt.places.cursor(op.stage)
     is_last = attempt.services.program.ops[-1:] == (op,)
-    for batch in batches(flow) if is_last else _pieces(batches(flow)):  # the last one's results are all held anyway
+    for batch in batches(flow) if is_last else _pieces(batches(flow)):  # the last operation's results are all held
         rest = iter(batch)
         cursor.enter(position, len(batch), rest)
         try:
@@ -51,19 +51,19 @@ _SPECIAL = {Result, GeneratorType}
 
 
 def _refuse_generator(result: Any) -> Any:
-    """A result that is not flat, unless it can only have been meant to be."""
+    """Return the result of a non-flat function, unless it is a generator, which only makes sense if flat."""
     if isinstance(result.value if isinstance(result, Result) else result, GeneratorType):
         raise UsageError("the function returned a generator", "Write `flat: true`, or annotate it `-> Iterator`.")
     return result
 
 
 def _failed_at(position: int, batch: list[Any], rest: Iterator[Any]) -> int:
-    """Position of the record taken last."""
+    """Position of the last record taken."""
     return position + len(batch) - length_hint(rest) - 1
 
 
 def _pieces(parts: Iterable[list[Any]]) -> Iterator[list[Any]]:
-    """The lists cut so that what is made of a piece stays small beside the whole."""
+    """Cut the lists, so that the results of one piece stay small in comparison with the whole."""
     size = 1
     for part in parts:
         start = 0
@@ -75,7 +75,7 @@ def _pieces(parts: Iterable[list[Any]]) -> Iterator[list[Any]]:
 
 
 def _flat(op: MapRecords, function: Function, take: Metrics, flow: Flow, attempt: Attempt) -> Iterator[list[Any]]:
-    """The items of the results, a batch at a time: one record may have more than memory holds."""
+    """The items of the results, in batches: the results of one record may exceed memory."""
     position, size, cursor = 0, 1, attempt.places.cursor(op.stage)
     for batch in batches(flow):
         rest = iter(batch)
@@ -94,7 +94,7 @@ def _flat(op: MapRecords, function: Function, take: Metrics, flow: Flow, attempt
 
 
 def _taken(op: MapRecords, function: Function, take: Metrics, rest: Iterator[Any]) -> Iterator[Any]:
-    """The items of each record's result. Types are looked at where they change."""
+    """The items of each record's result. The check of the type is repeated only when it changes."""
     known, is_special = None, False
     for record in rest:
         result = function(record)
@@ -105,7 +105,8 @@ def _taken(op: MapRecords, function: Function, take: Metrics, rest: Iterator[Any
 
 
 def _tolerant(op: MapRecords, function: Function, take: Metrics, flow: Flow, attempt: Attempt) -> Iterator[list[Any]]:
-    """Like the others, but a failed record emits nothing, not even what its generator had yielded before."""
+    """Like `_mapped` and `_flat`, but a failed record emits nothing, including items its generator has already
+    yielded."""
     entered, failed, cursor = 0, 0, attempt.places.cursor(op.stage)
     for batch in _pieces(batches(flow)):
         results: list[Any] = []
@@ -115,7 +116,7 @@ def _tolerant(op: MapRecords, function: Function, take: Metrics, flow: Flow, att
             try:
                 result = function(_parsed(record))
                 results += items_of(take(_listed(result))) if op.flat else (take(_refuse_generator(result)),)
-            except BaseException as error:  # noqa: BLE001  set_aside raises what is not to be tolerated
+            except BaseException as error:  # noqa: BLE001  set_aside raises errors that are not tolerated
                 attempt.set_aside(op, position, record, error)
                 failed += 1
         entered += len(batch)
@@ -124,7 +125,7 @@ def _tolerant(op: MapRecords, function: Function, take: Metrics, flow: Flow, att
 
 
 def _parsed(record: Any) -> Any:
-    """A record of a tolerant stage. Raises DataError for one that could not be read."""
+    """A record of a tolerant stage. Raises DataError if the record could not be read."""
     if type(record) is Unparsable:
         raise record.error
     return record
@@ -152,7 +153,7 @@ def map_partition(op: MapPartition, flow: Flow, attempt: Attempt) -> Flow:
 
 
 def _argument(op: MapPartition, flow: Flow) -> Any:
-    """The partition as the function sees it: its text, an iterator of records, a table or an array."""
+    """The function's argument: the partition's text, an iterator of records, a table or an array."""
     if op.whole:
         ((text,),) = flow.parts
         return text
@@ -174,7 +175,7 @@ def _partition(result: Any, op: MapPartition, attempt: Attempt) -> Flow:
 
 
 def _listed(result: Any) -> Any:
-    """A flat result with its items taken out, so that it has failed by now if it does."""
+    """Consume the items of a flat result, so that its errors occur now."""
     if isinstance(result, Result):
         return Result(_listed(result.value), result.metrics)
     found = as_partition(result)

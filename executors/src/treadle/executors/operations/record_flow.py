@@ -1,4 +1,4 @@
-"""A partition on its way through a chain of operations: parts of one kind, made when they are asked for."""
+"""A partition on its way through a chain of operations: parts of one kind, produced on demand."""
 
 from __future__ import annotations
 
@@ -18,23 +18,25 @@ from ..spill.size_estimate import memory_of
 _BATCH_BYTES = 1 << 20
 _BATCH_RECORDS = 1024
 EXPANSION: dict[Kind, int] = {"objects": 16, "table": 2, "array": 2}
-"""Bytes of memory that encoded ones become at most, apart from what nobody makes many of (empty lists, say)."""
+"""Maximum bytes of memory per encoded byte, except for values that rarely occur in large numbers (such as empty
+lists)."""
 _SAMPLED = 4096
-"""Records between two looks at how large they are; no more than came before, since the first may be unlike the rest."""
+"""Maximum records between two measurements of their size. The interval never exceeds the number of earlier records,
+because the first ones may be atypical."""
 _NONE: Any = object()
 
 
 class Flow(Struct):
-    """Records as a sequence of parts (lists, tables or arrays); the parts can be gone through once."""
+    """Records as a sequence of parts (lists, tables or arrays), which can be iterated once."""
 
     kind: Kind
     parts: Iterable[Any]
     sources: Callable[[], Iterator[Flow]] | None = None
-    """The source partitions one by one, instead of `parts`; None: they are one, or are not known."""
+    """The source partitions one by one, instead of `parts`; None: there is only one, or they are unknown."""
     encoded: int = 0
-    """Bytes they were encoded in; 0: nobody knows."""
+    """Bytes of their encoded form; 0: unknown."""
     inputs: tuple[Flow, ...] = ()
-    """The inputs of a shuffle apart, for a reduce that keeps them so; `parts` is then empty."""
+    """The inputs of a shuffle, for a reduce that reads them separately; `parts` is then empty."""
 
 
 def objects(records: list[Any]) -> Flow:
@@ -42,7 +44,7 @@ def objects(records: list[Any]) -> Flow:
 
 
 def whole(flow: Flow) -> Any:
-    """The partition as one list, table or array. A list may be a block's own: it is not to be changed."""
+    """The partition as one list, table or array. A list may belong to a block: do not change it."""
     parts = iter(flow.parts)
     first = next(parts, _NONE)
     second = next(parts, _NONE)
@@ -57,7 +59,7 @@ def whole(flow: Flow) -> Any:
 
 
 def within(flow: Flow, room: int) -> tuple[Any, Iterator[Any] | None]:
-    """(the partition as `whole` gives it, None) when it takes at most `room` bytes, else (None, its parts)."""
+    """(the partition as returned by `whole`, None) if it takes at most `room` bytes, else (None, its parts)."""
     if 0 < flow.encoded <= room // EXPANSION[flow.kind]:
         return whole(flow), None
     held: list[Any] = []
@@ -77,7 +79,7 @@ def within(flow: Flow, room: int) -> tuple[Any, Iterator[Any] | None]:
 
 
 def _one_by_one(held: list[Any], parts: Iterator[Any]) -> Iterator[Any]:
-    """All of them, keeping none."""
+    """Yield all parts, keeping no reference to them."""
     held.reverse()
     while held:
         yield held.pop()
@@ -85,7 +87,7 @@ def _one_by_one(held: list[Any], parts: Iterator[Any]) -> Iterator[Any]:
 
 
 def _joined(parts: Iterator[list[Any]]) -> Iterator[list[Any]]:
-    """Short lists made longer, within reason: who gets them looks at each for how much memory it takes."""
+    """Join short lists into longer ones of bounded size, because the consumer measures the memory of each list."""
     held: list[Any] = []
     size = 1
     for part in parts:
@@ -103,7 +105,7 @@ def _joined(parts: Iterator[list[Any]]) -> Iterator[list[Any]]:
 
 
 def _cut_up(kind: Kind, parts: Iterator[Any], size: int) -> Iterator[Any]:
-    """Views of at most so many bytes: what is mapped takes no memory, but what is made of it does."""
+    """Views of at most `size` bytes: mapped data takes no memory, but values derived from it do."""
     for part in parts:
         count = codec.rows(kind, part)
         rows = max(1, count * size // max(int(part.nbytes), 1))
@@ -112,7 +114,7 @@ def _cut_up(kind: Kind, parts: Iterator[Any], size: int) -> Iterator[Any]:
 
 
 def sealed_flow(flow: Flow) -> Flow:
-    """Arrays in records are read-only, whether a block or the operation before made them."""
+    """Make the arrays in records read-only, whether they come from a block or from the previous operation."""
     sources = flow.sources
     return Flow(
         flow.kind,
@@ -124,7 +126,7 @@ def sealed_flow(flow: Flow) -> Flow:
 
 
 def batches(flow: Flow) -> Iterator[list[Any]]:
-    """The records as lists; those of a table are dicts, of an array its elements."""
+    """The records as lists; rows of a table are dicts, rows of an array its elements."""
     if flow.kind == "objects":
         return iter(flow.parts)
     cut = _table_rows if flow.kind == "table" else _array_rows
@@ -146,7 +148,7 @@ def _array_rows(array: Any) -> Iterator[list[Any]]:
 
 
 def batched(items: Iterator[Any]) -> Iterator[list[Any]]:
-    """The items as lists, short ones while items are large."""
+    """The items as lists, which are short while items are large."""
     size = 1
     while batch := list(islice(items, size)):
         size = next_size(batch, size)
@@ -154,7 +156,7 @@ def batched(items: Iterator[Any]) -> Iterator[list[Any]]:
 
 
 def next_size(batch: list[Any], size: int) -> int:
-    """How many records the next batch of a lazy chain may hold: few while records are large."""
+    """The size of the next batch of a lazy chain: small while records are large."""
     if not batch:
         return size
     if memory_of("objects", batch[-1:]) * len(batch) > _BATCH_BYTES:
@@ -163,7 +165,7 @@ def next_size(batch: list[Any], size: int) -> int:
 
 
 class Values(Iterator[Any]):
-    """An iterator of records that can also give what is left of them as source partitions."""
+    """An iterator of records that can also return the remaining records as source partitions."""
 
     def __init__(self, flow: Flow) -> None:
         units = flow.sources() if flow.sources else iter((flow,))
@@ -177,6 +179,6 @@ class Values(Iterator[Any]):
         return next(self._records)
 
     def partitions(self) -> Iterator[Any]:
-        """The source partitions of which no record was taken, each as its list, table or array."""
+        """The source partitions that are untouched so far, each as its list, table or array."""
         wholes = map(whole, self._units)
         return map(list, wholes) if self._kind == "objects" else wholes

@@ -1,4 +1,4 @@
-"""Where the records of one attempt stand: in their partition, under their key, in their file."""
+"""The locations of an attempt's records: in their partition, under their key, in their file."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 
 class Cursor:
-    """The record that a stage's function has now. It is set for each batch or key; the position is worked out when it
-    is asked for."""
+    """The record that a stage's function is processing. It is set for each batch or key; the position is computed on
+    access."""
 
     __slots__ = ("_batch", "key")
 
@@ -30,7 +30,7 @@ class Cursor:
         self._batch: tuple[int, int, Iterator[Any]] | None = None
 
     def enter(self, start: int, size: int, rest: Iterator[Any]) -> None:
-        """A batch begins at position `start`; `rest` are those of its `size` records that were not taken yet."""
+        """A batch of `size` records starts at position `start`; `rest` iterates over the records not taken yet."""
         self._batch = start, size, rest
 
     @property
@@ -45,7 +45,7 @@ class Places:
     """The places of the records in the inputs of an attempt's stages."""
 
     def __init__(self, program: Program, partition: Partition, set_aside: Callable[[str], Collection[int]]) -> None:
-        """`set_aside`: stage -> positions of its records that failed and were tolerated."""
+        """`set_aside`: stage -> positions of its failed and tolerated records."""
         self._ops, self._partition, self._set_aside = program.ops, partition, set_aside
         self._cursors: dict[str, Cursor] = {}
         self._locator: Locator | None = None
@@ -54,12 +54,12 @@ class Places:
         return self._cursors.setdefault(stage, Cursor())
 
     def current(self, stage: str) -> RecordPlace:
-        """The record that the stage's function has now. Raises what reading its file does."""
+        """The record that the stage's function is processing. Raises the errors of reading its file."""
         cursor = self.cursor(stage)
         return msgspec.structs.replace(self.of(stage, cursor.position), key=cursor.key)
 
     def of(self, stage: str, position: int | None) -> RecordPlace:
-        """A record in the input of a stage; with its file where the stage is a map that reads files itself."""
+        """A record in the input of a stage, including its file if the stage is a map that reads files itself."""
         first = self._ops[0] if self._ops else None
         if isinstance(first, MapRecords | MapPartition) and first.stage == stage:
             found = self._in_file(position)
@@ -68,12 +68,13 @@ class Places:
         return RecordPlace(position)
 
     def text(self, stage: str, position: int | None, key: Any = NOTHING) -> str:
-        """What is known of a record that failed, for people, also what other stages of the attempt show of it."""
+        """A readable location of a failed record, using its file or key, even if an earlier stage of the attempt read
+        the file."""
         if key is not NOTHING:
             return key_text(key)
         try:
             found = self._in_file(self._origin(stage, position))
-        except TreadleError:  # the failure counts, not that its file is gone
+        except TreadleError:  # the failure counts, not the missing file
             found = None
         return found.text if found is not None else ""
 
@@ -88,7 +89,7 @@ class Places:
         return self._locator.place(position)
 
     def _origin(self, stage: str, position: int | None) -> int | None:
-        """The position among what was read; None: the stages before do not make one record of one."""
+        """The position among the records read; None: an earlier stage does not map one record to one."""
         names = [op.stage for op in self._ops]
         before = self._ops[: names.index(stage)] if stage in names else self._ops
         for op in reversed(before):
@@ -103,7 +104,7 @@ def _is_one_to_one(op: Op) -> bool:
 
 
 def _before_setting_aside(position: int, failed: Collection[int]) -> int:
-    """The position in a stage's input of its output's record, when the records at `failed` gave none."""
+    """Convert a position in a stage's output to its input, given that the records at `failed` produced no output."""
     for one in sorted(failed):
         if one > position:
             break

@@ -39,7 +39,8 @@ def reduce(op: Reduce, flow: Flow, attempt: Attempt) -> Flow:
 
 
 class _Finish:
-    """What is done to an accumulator at the root: `initial` to its left, `finish`, its metrics."""
+    """Completes an accumulator at the root: combines it with `initial` on the left, applies `finish`, collects
+    metrics."""
 
     def __init__(self, op: Reduce, take: Metrics, attempt: Attempt) -> None:
         self._op, self._take, self._attempt = op, take, attempt
@@ -47,7 +48,7 @@ class _Finish:
         self._finish = attempt.bind(op.stage, op.finish) if op.finish else None
 
     def __call__(self, value: Any) -> Any:
-        """Raises what the functions raise."""
+        """Raises the exceptions of the functions."""
         if self._op.initial is not None:
             initial = self._attempt.argument(self._op.initial)
             value = initial if value is NOTHING else self._combine(initial, value)
@@ -73,9 +74,9 @@ def _values(op: Reduce, flow: Flow) -> Values | dict[str, Values]:
 
 
 def fold_tree(values: Iterable[Any], combine: Binary, fan_in: int) -> Any:
-    """A left fold, or one of groups of `fan_in` consecutive values, again and again until one is left.
+    """A left fold, or with `fan_in` repeated folds of groups of consecutive values, until one value is left.
 
-    Holds one accumulator for each level. NOTHING without values.
+    Holds one accumulator for each level. Returns NOTHING for an empty input.
     """
     if fan_in < 2:
         return left_fold(combine, values)
@@ -86,7 +87,7 @@ def fold_tree(values: Iterable[Any], combine: Binary, fan_in: int) -> Any:
 
 
 def _push(levels: list[list[Any]], level: int, value: Any, combine: Binary, fan_in: int) -> None:
-    """Fold `value` into the group under way at `level`; a full group moves up. A group is [accumulator, count]."""
+    """Fold `value` into the current group at `level`; a full group moves up. A group is [accumulator, count]."""
     if level == len(levels):
         levels.append([value, 1])
         return
@@ -133,7 +134,8 @@ def _finished(
 
 
 def _folds(op: Reduce, flow: Flow, attempt: Attempt) -> Iterator[tuple[Any, Any]]:
-    """(key, fold) of each key: of records in key order that do not fit one after the other, else of all at once."""
+    """(key, fold) of each key. Sorted records that do not fit into memory are folded one key at a time, others all at
+    once."""
     combine, parts = attempt.function(op.combine), iter(flow.parts)
     if op.sorted:
         value, rest = within(flow, attempt.room.size)
@@ -171,7 +173,7 @@ def _columns(op: Reduce, kind: Kind, parts: Iterator[Any], attempt: Attempt, sta
 def _keys_and_values(
     op: Reduce, kind: Kind, value: Any, attempt: Attempt, start: int = 0
 ) -> tuple[Sequence[Any], Sequence[Any]]:
-    """`by: key` reduces the seconds of pairs, any other key the records themselves."""
+    """`by: key` reduces the second elements of pairs; any other key reduces the records themselves."""
     if op.by is None:
         raise InternalError(f"{op.stage}: a reduce per key has no `by`")
     keys = plain(keys_of(op.by, op.stage, kind, value, attempt, start))
@@ -210,7 +212,7 @@ def _grouped(columns: Columns, attempt: Attempt) -> Iterator[Group]:
 
 
 def _joint_groups(op: Reduce, flow: Flow, attempt: Attempt) -> Iterator[tuple[Any, dict[str, Values]]]:
-    """A key's values apart by input."""
+    """The values of each key, separated by input."""
     size = attempt.room.size // max(1, len(flow.inputs))
     found = [(one.kind, *within(one, size)) for one in flow.inputs]
     if all(parts is None for _, _, parts in found):

@@ -1,5 +1,5 @@
-"""The package of a function: what a provider is given to run any task of treadle's.
+"""The package of a function, which a provider needs to run any treadle task.
 
-General layout: `target` says for which machine, `wheels` brings what others wrote, `own` what treadle did, `build`
-makes the zip of both, `image` the recipe of a container image where a zip is too small.
+`target` describes the machine. `dependency_wheels` fetches third-party wheels and `treadle_wheels` provides treadle's
+own files; `build` makes the zip of both. `image` writes the recipe of a container image for packages that exceed a zip.
 """

@@ -1,7 +1,7 @@
-"""The zip of a function: sorted, dated 1980, the same bytes for the same content.
+"""The zip of a function: sorted and dated 1980, so that equal content gives equal bytes.
 
-It holds what runs, and nothing that only developers need: no tests of libraries, headers, type stubs or compiled
-files. It holds their licences.
+It contains the files needed at run time and the libraries' licences. It omits files for developers: tests of libraries,
+headers, type stubs and compiled files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .target import Target
 _SHOWN = 5
 _FOLDERS = {"__pycache__", "tests", "include"}
 _NEEDED = {("numpy", "_core", "tests", "_natype.py")}
-"""In a folder of tests, and imported by `numpy.testing` of NumPy 2.2."""
+"""A file in a folder of tests that `numpy.testing` of NumPy 2.2 imports."""
 _SUFFIXES = {".a", ".c", ".cc", ".cpp", ".h", ".hpp", ".pxd", ".pxi", ".pyc", ".pyi", ".pyx"}
 _INSTALLERS = {
     "RECORD",
@@ -35,11 +35,11 @@ _INSTALLERS = {
     "uv_cache.json",
     "entry_points.txt",
 }
-"""Of `*.dist-info`: what is said of one installation, and was wrong after files were left out."""
+"""Files of `*.dist-info` that describe one installation and are wrong after files were omitted."""
 
 
 class Limits(NamedTuple):
-    """What a provider takes, in bytes; 0: no limit."""
+    """The limits of a provider, in bytes; 0: no limit."""
 
     provider: str
     zipped: int
@@ -49,8 +49,8 @@ class Limits(NamedTuple):
 LAMBDA = Limits("AWS Lambda", 50 << 20, 250 << 20)
 """docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html: 50 MB zipped for direct upload, 250 MB unzipped."""
 OPENWHISK = Limits("Apache OpenWhisk", (48 << 20) // 4 * 3)
-"""reference.md of apache/openwhisk: 48 MB of code. What is measured is the Base64 text it is sent as
-(`CodeExec.size` in Exec.scala), so the zip itself may have three quarters of it."""
+"""reference.md of apache/openwhisk: 48 MB of code. The limit applies to the Base64 text (`CodeExec.size` in
+Exec.scala), so the zip itself may have three quarters of it."""
 
 
 class Package(NamedTuple):
@@ -68,12 +68,12 @@ class Package(NamedTuple):
         return sum(self.sizes.values())
 
     def unpack(self, folder: Path) -> None:
-        """Lay the files out in `folder`, as a provider does."""
+        """Write the files to `folder`, as a provider does."""
         with zipfile.ZipFile(io.BytesIO(self.data)) as archive:
             archive.extractall(folder)
 
     def largest(self) -> list[tuple[str, int]]:
-        """Top-level folders with their bytes, unpacked, largest first."""
+        """Top-level folders with their unpacked bytes, largest first."""
         totals: dict[str, int] = {}
         for name, size in self.sizes.items():
             top = name.partition("/")[0]
@@ -81,7 +81,7 @@ class Package(NamedTuple):
         return sorted(totals.items(), key=lambda entry: -entry[1])
 
     def check(self, limits: Limits) -> None:
-        """Raises UsageError, with the largest parts named, for a package the provider will not take."""
+        """Raises UsageError, which names the largest parts, for a package that exceeds the provider's limits."""
         for what, has, may in (("zipped", len(self.data), limits.zipped), ("unzipped", self.unzipped, limits.unzipped)):
             if may and has > may:
                 largest = ", ".join(f"{name} ({_mib(size)})" for name, size in self.largest()[:_SHOWN])
@@ -95,10 +95,10 @@ class Package(NamedTuple):
 def build_package(
     target: Target, *, arrow: bool = False, kafka: bool = False, extra: Mapping[str, bytes] | None = None
 ) -> Package:
-    """Build for `target`, also with Arrow or the client for Kafka; `extra` are files beside the libraries, such as the
-    entry a provider asks for.
+    """Build for `target`, optionally with Arrow or the Kafka client. `extra` are files beside the libraries, such as
+    the entry point that a provider requires.
 
-    Raises UsageError when there are no wheels for the target.
+    Raises UsageError when a wheel for the target is missing.
     """
     with tempfile.TemporaryDirectory(prefix="treadle-package-") as scratch:
         folder = Path(scratch) / "libraries"
@@ -108,7 +108,7 @@ def build_package(
         entries = {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
     entries |= treadle_wheels.own_files()
     entries = {name: data for name, data in entries.items() if _is_needed(PurePosixPath(name))} | dict(extra or {})
-    archive = zipped(entries, 0o100644)  # readable for every user: Lambda runs code as one that does not own it
+    archive = zipped(entries, 0o100644)  # readable for every user: Lambda runs code as a user that does not own it
     return Package(archive, content_digest(entries), {name: len(data) for name, data in entries.items()}, target)
 
 

@@ -1,4 +1,4 @@
-"""What others wrote: wheels for a target, unpacked by uv or pip. Nothing is built from source.
+"""Third-party wheels for a target, fetched and unpacked by uv or pip. Nothing is built from source.
 
 Versions are those installed here: results must not depend on where a task runs, and numeric libraries differ between
 versions in their last bits.
@@ -20,16 +20,16 @@ from treadle.primitives.errors import UsageError
 from .target import LAMBDA_GLIBC, Target, use_python
 
 _SHOWN = 600
-"""Characters of the tool's own complaint that an error quotes: its end says what the matter was."""
+"""Characters of the tool's error output that an error quotes: the end of it states the cause."""
 _UV_GLIBC = (17, 28, *range(31, 41))
 """Minor versions of glibc that `uv pip install --python-platform` knows."""
 
 
 def fetch_wheels(requirements: Sequence[str], target: Target, folder: Path) -> None:
-    """Unpack the requirements and what they need into `folder`, which is empty.
+    """Unpack the requirements and their dependencies into `folder`, which is empty.
 
-    `folder` also holds the constraints meanwhile. Raises UsageError with the tool's own words when a version
-    installed here has no wheel for the target, and when there is neither uv nor pip.
+    The constraints are in a temporary file beside `folder`. Raises UsageError with the tool's output when a version
+    installed here has no wheel for the target, and when neither uv nor pip is available.
     """
     constraints = folder.with_name(f"{folder.name}.constraints")
     constraints.write_text("".join(f"{line}\n" for line in _installed()))
@@ -46,7 +46,7 @@ def fetch_wheels(requirements: Sequence[str], target: Target, folder: Path) -> N
 
 
 def _remedy(target: Target) -> str:
-    """An image is none: it is built on the same C library."""
+    """A hint. It does not suggest an image, which is built on the same C library."""
     newer = [python for python, glibc in LAMBDA_GLIBC.items() if glibc > target.glibc]
     if not newer:
         return "Install versions here that have wheels for it."
@@ -55,7 +55,7 @@ def _remedy(target: Target) -> str:
 
 
 def _installed() -> list[str]:
-    """Every distribution here as `name==version`. Local versions exist nowhere else."""
+    """Every distribution here as `name==version`, except local versions, which are not published."""
     return sorted({f"{each.name}=={each.version}" for each in distributions() if "+" not in each.version})
 
 
@@ -68,13 +68,13 @@ def _command(target: Target, folder: Path, constraints: Path) -> list[str]:
 
 
 def _uv() -> str | None:
-    """Beside the interpreter, or on the path."""
+    """The uv next to the interpreter, or on the path."""
     beside = Path(sys.executable).with_name("uv")
     return str(beside) if os.access(beside, os.X_OK) else shutil.which("uv")
 
 
 def uv_command(uv: str, target: Target, folder: Path, constraints: Path) -> list[str]:
-    """`uv pip install` for a machine that is not this one (docs.astral.sh/uv/reference/cli)."""
+    """`uv pip install` for another machine (docs.astral.sh/uv/reference/cli)."""
     minor = max(known for known in _UV_GLIBC if known <= target.glibc[1])
     return [
         *(uv, "pip", "install", "--quiet", "--no-config", "--target", str(folder), "--only-binary", ":all:"),
@@ -84,7 +84,8 @@ def uv_command(uv: str, target: Target, folder: Path, constraints: Path) -> list
 
 
 def pip_command(target: Target, folder: Path, constraints: Path) -> list[str]:
-    """`pip install --target` with every platform tag the machine takes (pip.pypa.io/en/stable/cli/pip_install)."""
+    """`pip install --target` with every platform tag that the machine accepts
+    (pip.pypa.io/en/stable/cli/pip_install)."""
     tags = [option for tag in target.platform_tags for option in ("--platform", tag)]
     return [
         *(sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"),

@@ -1,6 +1,6 @@
-"""A container image instead of a zip: for libraries that a zip has no room for, or a Python the provider lacks.
+"""A container image instead of a zip: for libraries that exceed a zip, or a Python that the provider does not offer.
 
-The recipe is text; building and pushing it is `docker build` and `docker push`, with credentials treadle never sees.
+The recipe is text. The user runs `docker build` and `docker push`, with credentials that treadle never sees.
 """
 
 from __future__ import annotations
@@ -27,5 +27,5 @@ COPY package/ /usr/local/lib/python{python}/site-packages/
 
 
 def dockerfile(provider: Provider, target: Target) -> str:
-    """The recipe; `package/` beside it is the unpacked package."""
+    """The recipe; the folder `package/` beside it holds the unpacked package."""
     return (_LAMBDA if provider == "lambda" else _OPENWHISK).format(python=target.python)

@@ -1,4 +1,4 @@
-"""The machine a package is for: Python version, architecture and C library decide which wheels it takes (PEP 600)."""
+"""The machine a package is for. Python version, architecture and C library decide which wheels it accepts (PEP 600)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Machine = Literal["x86_64", "aarch64"]
 
 
 class Target(NamedTuple):
-    """A Linux with glibc."""
+    """A Linux machine with glibc."""
 
     python: str
     """Minor version, such as `3.12`."""
@@ -22,7 +22,7 @@ class Target(NamedTuple):
 
     @property
     def platform_tags(self) -> list[str]:
-        """Wheels it takes, newest first; both names of 2.17 (PEP 599 and PEP 600)."""
+        """Tags of accepted wheels, newest first; 2.17 has both of its names (PEP 599 and PEP 600)."""
         tags = [f"manylinux_{self.glibc[0]}_{minor}_{self.machine}" for minor in range(self.glibc[1], 16, -1)]
         return [*tags, f"manylinux2014_{self.machine}"]
 
@@ -36,11 +36,11 @@ LAMBDA_GLIBC = {"3.11": (2, 26), "3.12": (2, 34), "3.13": (2, 34), "3.14": (2, 3
 
 OPENWHISK_GLIBC = {"3.11": (2, 36), "3.12": (2, 36)}
 """Images of apache/openwhisk-runtime-python: `FROM python:3.N-bookworm` (core/python3NAction/Dockerfile). An unchanged
-installation has 3.11, and 3.10, on which treadle does not run (ansible/files/runtimes.json of apache/openwhisk)."""
+installation has 3.11 and 3.10; treadle does not run on 3.10 (ansible/files/runtimes.json of apache/openwhisk)."""
 
 
 def lambda_target(python: str = "", machine: str = "x86_64") -> Target:
-    """A managed runtime of AWS Lambda. Raises UsageError where there is none for this version of Python."""
+    """A managed runtime of AWS Lambda. Raises UsageError if Lambda does not offer this version of Python."""
     return _provided("AWS Lambda", LAMBDA_GLIBC, python, machine)
 
 
@@ -50,13 +50,13 @@ def openwhisk_target(python: str = "") -> Target:
 
 
 def use_python(version: str) -> str:
-    """The command that makes treadle's environment anew, on another Python."""
+    """A hint with the command that recreates treadle's environment with another Python."""
     command = f"make clean .venv/ready PYTHON=python{version}"
     return f"In treadle's folder, `{command}` makes an environment of Python {version}."
 
 
 def this_machine() -> Target:
-    """Where this interpreter runs. Raises UsageError where that is no Linux with glibc."""
+    """The machine of this interpreter. Raises UsageError if it is not Linux with glibc."""
     library, version = platform.libc_ver()
     if library != "glibc":
         raise UsageError("packages are for Linux with glibc, which this machine is not", "Name the target.")
@@ -65,7 +65,7 @@ def this_machine() -> Target:
 
 
 def _provided(provider: str, offered: dict[str, tuple[int, int]], python: str, machine: str) -> Target:
-    """The driver's own version, unless another is asked for: functions taken by value run in no other one."""
+    """A provider's target, by default for the driver's Python version, which functions taken by value need."""
     python = python or python_version()
     if python not in offered:
         raise UsageError(

@@ -1,7 +1,7 @@
-"""treadle's own part of a package: the files of its wheels, as they are installed here.
+"""treadle's own part of a package: the files of its installed wheels.
 
-An editable installation has no files of its own; there the wheel's are those below the folder it points at, which is
-how the members' build backend makes a wheel of it (`tool.hatch.build.targets.wheel.packages`).
+An editable installation has no files of its own. Its files are then those below the folder that it points to, which is
+also how the build backend makes the wheel (`tool.hatch.build.targets.wheel.packages`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 from treadle.primitives.errors import UsageError
 
 MEMBERS = ("treadle-primitives", "treadle-executors")
-"""What runs in a function; nothing of the orchestrator."""
+"""The distributions that run in a function; nothing of the orchestrator."""
 
 
 def own_files() -> dict[str, bytes]:
@@ -27,7 +27,7 @@ def own_files() -> dict[str, bytes]:
 
 
 def requirements(*extras: str) -> list[str]:
-    """What the members need of others, in the words of their metadata, and what these extras (`arrow`, `kafka`) add."""
+    """The third-party requirements of the distributions and of their extras (`arrow`, `kafka`), from their metadata."""
     wanted: list[str] = []
     for name in MEMBERS:
         for requirement in _member(name).requires or ():
@@ -50,7 +50,7 @@ def _member(name: str) -> Distribution:
 
 
 def _files(member: Distribution) -> Iterator[tuple[str, Path]]:
-    """Modules and metadata of a member; no editable hooks, no compiled files."""
+    """Modules and metadata of a distribution, without editable hooks and compiled files."""
     if (root := _editable_root(member)) is not None:
         source = root / "src"
         yield from ((str(file.relative_to(source)), file) for file in source.rglob("*") if file.is_file())
