@@ -1,8 +1,7 @@
 """The task payload: the typed messages between the planner and the task runtime.
 
 A segment is one `Program`, which all its partitions share: a chain of operations and a tail. A `Partition` names the
-input of one run of that chain. Payloads hold references and small values only. msgspec encodes them as JSON or
-MessagePack; pickle is never used.
+input of one run of that chain. Payloads hold references and small values, as JSON or MessagePack, never as pickle.
 """
 
 from __future__ import annotations
