@@ -6,15 +6,26 @@ UV_VERSION := 0.13.8
 PROCESSES ?= 2
 TESTS ?= not chaos
 
+# Tests of pure code: the language, the planner, formats, codec, shuffling, and state machines. They start no driver
+# and no worker (test_evaluation.py does).
+UNIT := tests/dsl --ignore tests/dsl/test_evaluation.py tests/orchestrator/planner tests/orchestrator/test_scheduler.py \
+	tests/primitives/formats tests/primitives/shuffling tests/primitives/encoding tests/primitives/coordinator \
+	tests/primitives/traversal/test_machine.py tests/orchestrator/dispatcher/test_pool_machine.py \
+	tests/triggers/test_machine.py tests/triggers/test_judge.py tests/triggers/test_positions.py
+
 SYSTEM_PACKAGES := iproute2 iptables docker-compose default-jre-headless maven
 
-.PHONY: demo test explore system-packages check compiled format chaos fuzz bench workloads isolated pythons corners clean
+.PHONY: demo unit test explore system-packages check compiled format chaos fuzz bench workloads isolated pythons corners clean
 
 ## demo: count the words of Python's own standard library
 demo: .venv/ready
 	@$(BIN)/treadle run examples/wordcount/wordcount.yaml -i 'corpus=$(STDLIB)/*.py'
 	@echo 'the ten most frequent words:'
 	@$(BIN)/treadle result @last --stage top
+
+## unit: the tests of pure code, in two processes, below a minute
+unit: .venv/ready
+	HYPOTHESIS_PROFILE=$${HYPOTHESIS_PROFILE:-quick} $(BIN)/pytest -q -m '$(TESTS)' -n 2 $(UNIT)
 
 ## test: everything but the chaos runs, in two processes: much of a test's time is waiting for servers
 test: .venv/ready

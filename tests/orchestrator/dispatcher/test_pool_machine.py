@@ -8,6 +8,7 @@ from collections.abc import Callable
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from properties.profiles import examples
 
 from .pool_faults import CountingClient, Fault, FaultySlots, faulty_pool
 
@@ -121,4 +122,4 @@ class PoolMachine(RuleBasedStateMachine):
 
 
 TestPool = PoolMachine.TestCase
-TestPool.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestPool.settings = settings(examples(40), stateful_step_count=25)

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from orchestrator.planner.test_planner import SITE, SOURCE, mapped, plan, segments, stages_of
+from properties.profiles import examples
 
 from treadle.orchestrator.dispatcher.tasks.outputs import check
 from treadle.orchestrator.plan.plan import Loop, Plan, Segment
@@ -147,7 +148,7 @@ def _is_told(kind: str, stages: Mapping[str, Any], other: str) -> bool:
     return kind in ("told", "told all", "bounded") and other in stages and stages[other]["type"] != "loop"
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(documents())
 def test_every_plan_comes_to_its_end_with_every_stage_that_is_not_skipped_and_no_other(document: Document) -> None:
     stages, reads = document
