@@ -1,6 +1,9 @@
-"""What runs take and what that costs.
+"""The cost of runs: usage and its price.
 
-General layout: `usage` (the units, the same on every executor), `prices` (what a unit costs), `bill` (both together, by
-node), `estimate` (from a plan, before the run), `spent` (from ledgers, while it runs and after), `idle` (of workers
-that stay).
+usage      the units, the same on every executor
+prices     the price of a unit
+bill       usage with its price, by node
+estimate   usage by the plan, before the run
+measured   usage by the ledgers, during the run and after it
+idle       usage of resident workers while they wait
 """

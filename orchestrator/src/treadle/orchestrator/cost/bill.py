@@ -13,25 +13,26 @@ from .usage import GIGABYTE, Usage, total
 
 
 class Line(Struct, frozen=True, rename="camel"):
-    """What one node takes."""
+    """The usage and cost of one node."""
 
     node: str
     executor: str
-    """As stages name it; empty: the driver itself."""
+    """The name that stages use. Empty: the driver itself."""
     kind: str
-    """Of the executor, with `/` and its machine where that has a price of its own: what its prices are listed under."""
+    """The key of the executor's prices: its kind, followed by `/` and the machine where the machine has its own
+    price."""
     usage: Usage
     partitions: int = 0
     waves: int = 0
-    """Times that all slots are filled, when it is estimated."""
+    """How often all slots are filled. In estimates only."""
     elapsed: float = 0.0
-    """Seconds from its first task to its last, when it is estimated."""
+    """Seconds from the node's first task to its last. In estimates only."""
     memory: int = 0
-    """Bytes that an attempt is given, when it is estimated."""
+    """Bytes of memory given to an attempt. In estimates only."""
     late: bool = False
-    """A task of it would take longer than its executor allows."""
+    """True: a task of the node would take longer than its executor allows."""
     measured: bool = False
-    """Its GB-seconds are those that the provider charges, rounded already."""
+    """True: the GB-seconds are the provider's own figures, already rounded."""
     cost: float = 0.0
 
 
@@ -43,11 +44,14 @@ class Bill(Struct, frozen=True, rename="camel"):
     prices: str
     """Date and source of the prices."""
     unknown: tuple[str, ...] = ()
-    """What is not in it, since nothing measured it."""
+    """Usage that the bill lacks because nothing measured it."""
 
 
 def bill(lines: Sequence[Line], prices: Prices, store: str, unknown: Sequence[str] = ()) -> Bill:
-    """The lines with their cost, and the sum. `store`: the URL of the store; `unknown`: what is not in the lines."""
+    """The lines with their cost, and the sum.
+
+    `store`: the URL of the store. `unknown`: the usage that the lines lack.
+    """
     rates = prices.stores.get(store.partition("://")[0], StoreRates())
     priced = tuple(_priced(line, prices, rates) for line in lines)
     source = f"{prices.date}, {prices.source}"
@@ -73,7 +77,7 @@ def _priced(line: Line, prices: Prices, store: StoreRates) -> Line:
 
 
 def _billed(usage: Usage, rates: Rates) -> float:
-    """GB-seconds, each attempt rounded up: half a step is what that adds on average."""
+    """GB-seconds with each attempt rounded up, which adds half a rounding step on average."""
     if not usage.seconds:
         return usage.gigabyte_seconds
     return usage.gigabyte_seconds * (1 + usage.attempts * rates.second_rounding / 2 / usage.seconds)

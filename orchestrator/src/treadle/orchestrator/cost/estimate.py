@@ -1,5 +1,4 @@
-"""What a run will take, from its plan: each step of the formula is a function here, and docs/cost.md says it in words.
-Pure."""
+"""Estimates the usage of a run by its plan. Pure. Each step of the formula in docs/cost.md is a function here."""
 
 from __future__ import annotations
 
@@ -30,53 +29,53 @@ from .bill import Line
 from .usage import GIGABYTE, Usage, memory_given, temporary_given
 
 LEDGER_SECONDS = 0.05
-"""Commits within so long share an object of the ledger."""
+"""Commits within this time share an object of the ledger."""
 HEARTBEAT_SECONDS = 1.0
-"""Between two heartbeats of an activity that the server hears of."""
+"""Time between two heartbeats of an activity that reach the server."""
 PER_CALL = 2
-"""Objects that a call of a function leaves beside its block: that it was made, and its reports."""
+"""Objects that the call of a function leaves besides its block: the record of the call, and its reports."""
 RUN_ACTIONS = 3
-"""The workflow, the activity that opens the run, and its end."""
+"""The workflow, the activity that opens the run, and the end of the run."""
 
 
 class Assumed(Struct, frozen=True):
-    """What is supposed where nobody knows."""
+    """Assumptions for values that the plan does not have."""
 
     bytes: int = 0
-    """That each source of files has; 0: they are listed."""
+    """Bytes of each source of files. 0: list the files."""
     slots: int = 0
-    """Of every executor; 0: what it has."""
+    """Slots of every executor. 0: the executor's own number."""
     rate: int = 50 << 20
-    """Bytes that one task reads, works on and writes in a second."""
+    """Bytes that one task reads, processes and writes in a second."""
     start: float = 0.5
-    """Seconds that an attempt takes beside its data: a call, a warm sandbox, the first byte from a store."""
+    """Seconds of an attempt besides its data: the call, a warm sandbox, the first byte from the store."""
     made: dict[str, int] = {}
-    """Bytes that a stage makes in all, by its name; else as many as the plan guesses."""
+    """Stage -> bytes of all its output. Default: the plan's guess."""
 
 
 class Shape(Struct, frozen=True):
-    """What the formula needs to know of the segments before one."""
+    """The output of a segment, as the formula needs it for the segments that read it."""
 
     partitions: int
-    """Known, or taken to be as many as the slots."""
+    """The planned number; the number of slots if the plan leaves it open."""
     size: int
-    """Bytes that come out."""
+    """Bytes of output."""
     planned: int
-    """The same by the plan alone."""
+    """Bytes of output by the plan alone."""
     put: str
 
 
 def estimate(plan: Plan, assumed: Assumed) -> list[Line]:
-    """A line for each segment, loops by their most iterations, and one for the run itself and for each child.
+    """One line for the run, and one for each segment and child. A loop counts with its maximum of iterations.
 
-    Of a child that is planned when it starts there is no more to be known.
+    A child that is planned when it starts has one line only, since its plan is not known yet.
     """
     run = Line("(run)", "", "", Usage(actions=RUN_ACTIONS))
     return [run, *_lines(plan.graph, plan.executors, assumed, 1, {})]
 
 
 def elapsed(plan: Plan, lines: list[Line]) -> float:
-    """Seconds that the run takes at least: the longest way through its nodes, each after those it waits for."""
+    """The least number of seconds that the run takes: the longest path through its nodes."""
     took = {line.node: line.elapsed for line in lines}
     return _longest(plan.graph, took)
 
@@ -115,7 +114,7 @@ def _lines(
 
 
 def _shape(segment: Segment, slots: int, assumed: Assumed, known: Mapping[str, Shape]) -> Shape:
-    """What a stage is assumed to make changes what all those after it make, in proportion."""
+    """An assumption about a stage's output scales the output of all stages after it in proportion."""
     before = _feeding(segment, known)
     planned = sum(one.planned for one in before)
     share = sum(one.size for one in before) / planned if planned else 1.0
@@ -127,7 +126,7 @@ def _shape(segment: Segment, slots: int, assumed: Assumed, known: Mapping[str, S
 
 
 def _feeding(segment: Segment, known: Mapping[str, Shape]) -> list[Shape]:
-    """What its partitions read; broadcasts, which a warm worker keeps, are left out."""
+    """The data that the segment's partitions read. Broadcasts are left out, since a warm worker keeps them."""
     data = getattr(segment.feed, "data", None)
     if data is None:
         return []
@@ -164,7 +163,7 @@ def _usage(segment: Segment, can: Capabilities, own: Shape, inputs: list[Shape],
 
 
 def _repeated(usage: Usage, times: int) -> Usage:
-    """In every iteration of the loops around it, which are one activity."""
+    """The usage in all iterations of the enclosing loops. The iterations together are one activity."""
     grown = {name: getattr(usage, name) * times for name in usage.__struct_fields__ if name not in ("moved", "actions")}
     return structs.replace(usage, **grown, moved={place: size * times for place, size in usage.moved.items()})
 
@@ -176,14 +175,14 @@ def _bytes_in(segment: Segment, inputs: list[Shape]) -> int:
 
 
 def _puts(segment: Segment, can: Capabilities, own: Shape, seconds: float) -> int:
-    """A block and a part for each partition, the ledger, and what calls of functions leave."""
+    """A block and an output part for each partition, the ledger, and the objects that function calls leave."""
     blocks = own.partitions * ((own.put == "store") + (segment.output is not None))
     calls = PER_CALL * own.partitions if can.sizes and not can.kept else 0
     return blocks + calls + 2 + min(own.partitions, math.ceil(seconds / LEDGER_SECONDS))
 
 
 def _gets(segment: Segment, own: Shape, inputs: list[Shape]) -> int:
-    """A range of a file, or a part of each block that a partition reads from the store."""
+    """A range of a file for each split, or a slice of each block that a partition reads from the store."""
     stored = [one for one in inputs if one.put == "store"]
     match segment.feed:
         case FilesFeed(splits):

@@ -1,4 +1,4 @@
-"""What workers that stay cost while they wait, as far as a run is the reason: from when its tasks ran on them. Pure."""
+"""The cost of resident workers while they wait, from the first task of a run on them. Pure."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from .usage import GIGABYTE, Usage
 
 
 class Worked(NamedTuple):
-    """An attempt on a worker that stays."""
+    """An attempt on a resident worker."""
 
     slot: str
     begin: float
     """Seconds since the epoch, by the worker's clock."""
     end: float
     memory: int
-    """Bytes that the worker has."""
+    """The worker's memory in bytes."""
 
 
 def idle_line(executor: str, kind: str, attempts: Iterable[Worked], kept: float, now: float) -> Line | None:
-    """Of one executor, between the attempts of a run and after them; None: no worker has waited.
+    """The idle time of one executor's workers between a run's attempts and after them. None: no worker has waited.
 
-    A worker without a task is kept for `kept` seconds: a longer gap is the end of one and the beginning of another.
-    What other runs had it do meanwhile is not seen here, so two runs may both be charged for the same second.
+    A worker without a task lives for `kept` seconds. A longer gap means that this worker ended and another began.
+    Tasks of other runs in a gap are not visible here, so two runs may both be charged for the same second.
     """
     waited = [(seconds, memory) for seconds, memory in _gaps(attempts, kept, now) if seconds > 0]
     if not waited:
@@ -37,7 +37,7 @@ def idle_line(executor: str, kind: str, attempts: Iterable[Worked], kept: float,
 
 
 def _gaps(attempts: Iterable[Worked], kept: float, now: float) -> Iterator[tuple[float, int]]:
-    """(seconds, memory) after each attempt on each slot."""
+    """(seconds, memory) of the gap after each attempt on each slot."""
     slots: dict[str, list[Worked]] = defaultdict(list)
     for one in sorted(attempts, key=lambda one: one.begin):
         slots[one.slot].append(one)

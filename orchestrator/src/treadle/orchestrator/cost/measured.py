@@ -1,4 +1,4 @@
-"""What a run has taken so far, from its ledgers: no driver is needed."""
+"""The usage of a run so far, from its ledgers. Needs no driver."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from .idle import Worked, idle_line
 from .usage import GIGABYTE, Usage, memory_given, temporary_given
 
 EVENTS = 6
-"""Of the history, for each activity: three of its own, three of the workflow task that follows."""
+"""Events in the history for each activity: three of the activity, three of the workflow task that follows."""
 
 
 @dataclass
 class _Sum:
-    """Of the attempts at one segment, in all iterations."""
+    """Sums over the attempts at one segment in all iterations."""
 
     started: int = 0
     committed: int = 0
@@ -40,7 +40,7 @@ class _Sum:
     given: float = 0.0
     """Bytes of memory times seconds."""
     charged: float = 0.0
-    """Seconds that were charged for: those of calls, else of attempts."""
+    """Seconds charged for: of calls where there are any, else of attempts."""
     calls: int = 0
     requests: Counter[str] = field(default_factory=Counter)
     moved: Counter[str] = field(default_factory=Counter)
@@ -54,7 +54,7 @@ class _Sum:
         self.partitions.add(outcome.partition)
 
     def took(self, seconds: float, memory: int, requests: Mapping[str, int], charge: Charge | None) -> None:
-        """An attempt, whatever became of it."""
+        """Add an attempt, committed or failed."""
         paid, size = (seconds, memory) if charge is None else (charge.seconds, charge.memory)
         self.seconds += seconds
         self.charged += paid
@@ -64,7 +64,7 @@ class _Sum:
 
 
 class Spending:
-    """What a run has taken so far, from its ledgers, whose objects are read once each: no driver is needed."""
+    """The usage of a run so far. Reads each object of the ledgers once. Needs no driver."""
 
     def __init__(self, files: RunFiles, plan: Plan) -> None:
         self._files, self._plan = files, plan
@@ -73,13 +73,13 @@ class Spending:
         self._sums: dict[str, _Sum] = defaultdict(_Sum)
         self._segments = {name: one for found in self._ledgers.values() for name, one in found.items()}
         self._worked: dict[str, set[Worked]] = defaultdict(set)
-        """executor whose workers stay -> attempts there."""
+        """Executor with resident workers -> attempts there."""
 
     def lines(self, failed: Iterable[AttemptRecord] = (), events: int = 0, seconds_of_run: float = 0.0) -> list[Line]:
         """A line for each segment that has begun. Blocking.
 
-        `failed`: the log of attempts, for what those that failed took; `events` of the run's history and the
-        `seconds_of_run` tell the orchestrator's actions.
+        `failed`: the log of attempts, for the usage of failed attempts. `events` of the run's history and
+        `seconds_of_run` give the number of the orchestrator's actions.
         """
         lost: dict[str, _Sum] = defaultdict(_Sum)
         for record in failed:
@@ -129,12 +129,12 @@ class Spending:
 
     @property
     def unknown(self) -> list[str]:
-        """What nothing has measured."""
+        """Usage that nothing has measured."""
         shared = not is_local(self._files.store.url) and not parent_run(self._files.run)
         return ["requests of the driver"] if shared and read_requests(self._files) is None else []
 
     def _of_driver(self, actions: int) -> Usage:
-        """Runs below another count with that one."""
+        """The usage of a child run counts with its parent."""
         made = {} if parent_run(self._files.run) else read_requests(self._files) or {}
         return _with_requests(Usage(actions=actions), made)
 
@@ -162,12 +162,12 @@ def _with_requests(usage: Usage, made: Mapping[str, int]) -> Usage:
 
 
 def actions_of(events: int, seconds: float) -> int:
-    """About six events of the history are one activity, which is one action; its heartbeats leave no events."""
+    """The number of Temporal actions: six events of the history make one activity. Heartbeats leave no events."""
     return math.ceil(events / EVENTS) + math.ceil(seconds / HEARTBEAT_SECONDS)
 
 
 def _ledgers(graph: Graph) -> Iterator[tuple[str, dict[str, Segment]]]:
-    """Each node with a ledger of its own, and the segments in that: a loop's are all those inside of it."""
+    """Each node that has a ledger, with the segments in it. A loop's ledger holds all segments inside the loop."""
     for node in graph.nodes:
         if isinstance(node, Segment):
             yield node.id, {node.id: node}
@@ -176,5 +176,5 @@ def _ledgers(graph: Graph) -> Iterator[tuple[str, dict[str, Segment]]]:
 
 
 def _node(segment: str) -> str:
-    """`lloyd-3/assign` is the segment `assign`."""
+    """The segment without its loop: `lloyd-3/assign` gives `assign`."""
     return segment.rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""What a unit costs: treadle's own table, or the user's in its place."""
+"""The price of a unit, from the user's table if there is one, else from treadle's own."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from ..environment.home import Home
 
 
 class Rates(Struct, frozen=True, forbid_unknown_fields=True):
-    """Of a kind of executor. One without an entry costs nothing."""
+    """The prices of a kind of executor. A kind without an entry costs nothing."""
 
     call: float = 0.0
     gigabyte_second: float = 0.0
     second_rounding: float = 0.0
-    """A call is billed in steps of so many seconds, rounded up; 0: as it is."""
+    """A call is billed in steps of this many seconds, rounded up. 0: not rounded."""
     cpu_second: float = 0.0
     temporary_gigabyte_second: float = 0.0
-    """Of the temporary folder, beyond what there is for nothing."""
+    """Price of the temporary folder beyond its free part."""
 
 
 class StoreRates(Struct, frozen=True, forbid_unknown_fields=True):
-    """Of a kind of store, by the scheme of its URL."""
+    """The prices of a kind of store. The URL's scheme names the kind."""
 
     put: float = 0.0
-    """Also of COPY, POST and LIST."""
+    """Price of a PUT, COPY, POST or LIST."""
     get: float = 0.0
-    """Also of HEAD."""
+    """Price of a GET or HEAD."""
     gigabyte: float = 0.0
-    """Of 2^30 bytes that leave the store."""
+    """Price of 2^30 bytes that leave the store."""
 
 
 class Prices(Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,17 +41,17 @@ class Prices(Struct, frozen=True, forbid_unknown_fields=True):
 
     currency: str
     date: str
-    """When they were looked up."""
+    """The date of the look-up."""
     source: str
-    """Where."""
+    """The place of the look-up."""
     executors: dict[str, Rates] = {}
     stores: dict[str, StoreRates] = {}
     action: float = 0.0
-    """Of the orchestrator."""
+    """Price of one action of the orchestrator."""
 
 
 def load_prices(home: Home) -> Prices:
-    """`prices.toml` of the home folder, else treadle's own. Raises UsageError for a table that cannot be read."""
+    """`prices.toml` of the home folder, else treadle's own table. Raises UsageError for a table that cannot be read."""
     file = home.path / "prices.toml"
     table = file if file.exists() else files(__package__).joinpath("prices.toml")
     try:

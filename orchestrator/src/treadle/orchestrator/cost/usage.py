@@ -1,4 +1,4 @@
-"""What work takes, in units that every executor has. Pure."""
+"""The usage of work, in units that are the same on every executor. Pure."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ class Usage(Struct, frozen=True, rename="camel"):
     """Sums over attempts."""
 
     attempts: int = 0
-    """Of partitions."""
+    """Attempts at partitions."""
     seconds: float = 0.0
-    """That attempts took, one after the other."""
+    """The sum of the attempts' durations."""
     cpu_seconds: float = 0.0
     gigabyte_seconds: float = 0.0
-    """Seconds times the memory given: a function's size; elsewhere what the stage asks for, or else the peak."""
+    """Seconds times memory: a function's size; on other executors the stage's request, or else the peak."""
     puts: int = 0
     """Writes to the store: blocks, parts, reports, the ledger (PUT, COPY and POST)."""
     gets: int = 0
     """Reads from the store (GET and HEAD)."""
     moved: dict[str, int] = {}
-    """Bytes of blocks that consumers got, by the kind of place (see `Outcome.read`)."""
+    """Kind of place -> bytes of blocks that consumers read from there (see `Outcome.read`)."""
     actions: int = 0
-    """Of the orchestrator: a workflow, an activity or a heartbeat begun (Temporal Cloud, Actions)."""
+    """Actions of the orchestrator: a workflow, an activity or a heartbeat (Temporal Cloud, Actions)."""
     calls: int = 0
-    """Of functions; 0: as many as attempts."""
+    """Calls of functions. 0: one for each attempt."""
     lists: int = 0
     """Pages of listings."""
     deletes: int = 0
     temporary: float = 0.0
-    """GB-seconds of the temporary folder beyond what functions have for nothing."""
+    """GB-seconds of the temporary folder beyond its free part."""
 
     def __add__(self, other: Usage) -> Usage:
         places = sorted({*self.moved, *other.moved})
@@ -61,7 +61,7 @@ TEMPORARY_FREE = 512 << 20
 
 
 def temporary_given(can: Capabilities, seconds: float) -> float:
-    """GB-seconds that are charged for."""
+    """The GB-seconds charged."""
     return max(0, can.temporary - TEMPORARY_FREE) / GIGABYTE * seconds
 
 
@@ -70,8 +70,11 @@ def total(usages: Iterable[Usage]) -> Usage:
 
 
 def memory_given(can: Capabilities, asked: int, peak: int = 0) -> int:
-    """Bytes that an attempt had: of functions the smallest size that holds what its stage asks for, or the next where
-    its peak tells that it grew; elsewhere what was asked for, or the peak."""
+    """Bytes of memory that an attempt had.
+
+    On functions it is the smallest size that holds the stage's request, or the next size if the peak shows that the
+    attempt grew. On other executors it is the request, or else the peak.
+    """
     if not can.sizes:
         return asked or peak
     reserve = can.sizes[-1] - can.memory_limit

@@ -1,4 +1,4 @@
-"""Where functions on Lambda read the deployment key: a secret of Secrets Manager, or a parameter of Systems Manager.
+"""The deployment key of functions on Lambda: a secret of Secrets Manager, or a parameter of Systems Manager.
 
 API references: Secrets Manager, CreateSecret, PutSecretValue, GetSecretValue; Systems Manager, PutParameter and
 GetParameter with type SecureString.
@@ -14,20 +14,21 @@ from treadle.primitives.errors import UsageError
 from .desired_state import Change
 
 _MISSING = ("ResourceNotFoundException", "ParameterNotFound", "NoSuchEntity", "NoSuchEntityException", "404")
-"""What AWS calls things that are not there, each service in its way."""
+"""Error codes of AWS for a resource that does not exist. They differ by service."""
 _ABOUT = "treadle: the deployment key, which seals runs"
 
 
 class KeyPlace:
-    """One secret or parameter. Its value is compared, and never told."""
+    """One secret or parameter. Its value is compared, never shown."""
 
     def __init__(self, client: Any, where: str, key: str) -> None:
-        """`client`: boto3's, for the service before the colon in `where`; `key`: what should be there."""
+        """`client`: boto3's client of the service before the colon in `where`. `key`: the wanted value."""
         self._client, self._key = client, key
         self._service, _, self._name = where.partition(":")
 
     def compare(self, adopt: bool = True) -> Change:
-        """What `apply` would do. Without `adopt`, raises UsageError when another deployment's key is there."""
+        """The change that `apply` would make. Without `adopt`, raises UsageError when it holds another deployment's
+        key."""
         found = self._found()
         did = "new" if found is None else "unchanged" if found == self._key else "changed"
         kind = "parameter" if self._service == "ssm" else "secret"
@@ -37,7 +38,7 @@ class KeyPlace:
         return Change(f"{kind} {self._name}", did, ("value: changed",) if did == "changed" else ())  # type: ignore[arg-type]
 
     def apply(self) -> Change:
-        """Make it so."""
+        """Create or change it."""
         change = self.compare()
         if change.did == "unchanged":
             return change
@@ -59,7 +60,7 @@ class KeyPlace:
 
 
 def unless_missing(read: Callable[[], dict[str, Any]]) -> dict[str, Any] | None:
-    """What boto3 reads; None: it is not there."""
+    """The result of a boto3 call. None: the resource does not exist."""
     from botocore.exceptions import ClientError
 
     try:

@@ -1,6 +1,6 @@
-"""The IAM policies that treadle needs on AWS: of drivers, of a person who deploys, of the functions. Pure.
+"""The IAM policies that treadle needs on AWS, for drivers, deployers and functions. Pure.
 
-Actions and resource types are those of the service authorization reference (AWS Lambda, AWS IAM, Amazon S3, AWS Secrets
+Actions and resource types follow the service authorization reference (AWS Lambda, AWS IAM, Amazon S3, AWS Secrets
 Manager, AWS Systems Manager, Amazon EC2).
 """
 
@@ -34,12 +34,12 @@ def policy_of(whose: Whose, prefix: str, store: str, settings: LambdaDeploySetti
 
 
 def statements_for(whose: Whose, prefix: str, store: str, settings: LambdaDeploySettings) -> list[dict[str, Any]]:
-    """The statements of such a document."""
+    """The statements of `policy_of`."""
     return list(policy_of(whose, prefix, store, settings)["Statement"])
 
 
 def _driver(prefix: str, store: str, data: Sequence[str]) -> list[dict[str, Any]]:
-    """Commands too: `run`, `show`, `gc` read, write and delete in the store."""
+    """Covers commands too: `run`, `show` and `gc` read, write and delete in the store."""
     calls = _statement("Calls", ["lambda:InvokeFunction"], _functions(prefix))
     places = [place(url) for url in (f"{store.rstrip('/')}/", *data) if url.startswith("s3://")]
     listings = [listing(number, *one) for number, one in enumerate(places)]

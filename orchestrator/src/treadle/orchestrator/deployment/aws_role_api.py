@@ -16,10 +16,10 @@ POLICY = "treadle"
 
 
 class FunctionsRole:
-    """`<prefix>-functions`. Its methods raise what boto3 raises."""
+    """The role `<prefix>-functions`. Its methods raise boto3's errors."""
 
     def __init__(self, client: Any, request: Request, settings: LambdaDeploySettings, *, adopt: bool = False) -> None:
-        """`client`: boto3's for IAM; `adopt`: take it over from another profile."""
+        """`client`: boto3's client for IAM. `adopt`: take the role over from another profile."""
         self._client, self._owner, self._adopt = client, request.owner, adopt
         self.name = f"{request.prefix}-functions"
         self._tags = tags_of(request, settings)
@@ -29,7 +29,7 @@ class FunctionsRole:
         self._arn = f"(the role {self.name})"
 
     def compare(self) -> tuple[str, Change]:
-        """(ARN, what `apply` would do). Raises UsageError when it belongs to another profile."""
+        """(ARN, the change that `apply` would make). Raises UsageError when the role belongs to another profile."""
         wanted = {"trust": TRUST, "policy": self._policy, TAGS: self._tags}
         found = unless_missing(lambda: self._client.get_role(RoleName=self.name)["Role"])
         if found is None:
@@ -44,7 +44,7 @@ class FunctionsRole:
         return self._arn, compare(f"role {self.name}", wanted, there)
 
     def apply(self, change: Change) -> str:
-        """Make it so, after `compare` returned `change`. Returns the ARN."""
+        """Make the change that `compare` returned. Returns the ARN."""
         trust, document = json.dumps(TRUST), json.dumps(self._policy)
         tags = [{"Key": key, "Value": value} for key, value in self._tags.items()]
         if change.did == "new":
@@ -59,7 +59,7 @@ class FunctionsRole:
         return self._arn
 
     def remove(self, dry_run: bool) -> list[Change]:
-        """Remove it if it is there and this profile's. A role goes after its inline policies (DeleteRole)."""
+        """Remove the role if it exists and belongs to this profile. Its inline policies must go first (DeleteRole)."""
         found = unless_missing(lambda: self._client.get_role(RoleName=self.name)["Role"])
         if found is None or not self._owner.has(_tags_of(found)):
             return []

@@ -1,4 +1,4 @@
-"""The same functions as a CloudFormation template, for those whose infrastructure is kept as code. Pure."""
+"""The same functions as a CloudFormation template, for infrastructure that is kept as code. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ _ROLE = {"Fn::GetAtt": ["Role", "Arn"]}
 
 def template(request: Request, settings: LambdaDeploySettings) -> dict[str, Any]:
     """Resources by the CloudFormation template reference (AWS::IAM::Role, AWS::Lambda::Function,
-    AWS::Lambda::EventInvokeConfig). Values of variables are parameters that are not echoed: the template holds no
-    secret. The package is read from a bucket, where the stack's owner puts the zip that is written beside it.
+    AWS::Lambda::EventInvokeConfig).
+
+    Values of variables are parameters with NoEcho, so the template holds no secret. The package is read from a bucket:
+    the stack's owner uploads the zip that is written next to the template.
     """
     role: Any = settings.role or _ROLE
     resources: dict[str, Any] = {} if settings.role else {"Role": _role(request, settings)}
@@ -49,7 +51,7 @@ def _role(request: Request, settings: LambdaDeploySettings) -> dict[str, Any]:
 def _function(name: str, wanted: dict[str, Any], request: Request, role: Any) -> dict[str, Any]:
     variables: dict[str, Any] = {variable: {"Ref": _parameter(variable)} for variable in _secret(request)}
     if KEY_FROM_VARIABLE in request.variables:
-        variables[KEY_FROM_VARIABLE] = request.variables[KEY_FROM_VARIABLE]  # where the key is, is no secret
+        variables[KEY_FROM_VARIABLE] = request.variables[KEY_FROM_VARIABLE]  # the place of the key is not secret
     code: dict[str, Any] = {"S3Bucket": {"Ref": "CodeBucket"}, "S3Key": {"Ref": "CodeKey"}}
     properties = {
         **settings_of(wanted),
@@ -84,10 +86,10 @@ def _parameters(request: Request) -> dict[str, Any]:
 
 
 def _secret(request: Request) -> list[str]:
-    """Names of the variables whose values are not for a template."""
+    """Names of the variables whose values must not be in a template."""
     return [name for name in request.variables if name != KEY_FROM_VARIABLE]
 
 
 def _parameter(variable: str) -> str:
-    """Names of parameters are alphanumeric."""
+    """The CloudFormation parameter of a variable. Names of parameters are alphanumeric."""
     return "".join(word.capitalize() for word in variable.split("_"))

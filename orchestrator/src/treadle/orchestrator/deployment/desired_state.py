@@ -1,6 +1,6 @@
-"""What there should be at a provider beside what there is. Pure.
+"""Compares the wanted resources of a provider with the existing ones. Pure.
 
-Resources are compared as documents. Values of variables may be secret: of them only the names are ever told.
+Resources are compared as documents. Values of variables may be secret, so only their names are shown.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ _SHOWN = 60
 
 
 class Change(Struct, frozen=True):
-    """What becomes of one resource."""
+    """The change of one resource."""
 
     resource: str
-    """Such as `function treadle-1024`."""
+    """For example `function treadle-1024`."""
     did: Literal["new", "changed", "unchanged", "removed", "left"]
-    """`left`: it is not wanted any more, and was not asked to be removed."""
+    """`left`: the resource is surplus, and its removal was not requested."""
     differs: tuple[str, ...] = ()
-    """What is changed, a line for each."""
+    """One line for each difference."""
 
 
 def compare(resource: str, wanted: Document, found: Document | None) -> Change:
-    """What making `found` into `wanted` takes. What `wanted` does not mention may be anything."""
+    """The change that turns `found` into `wanted`. Keys that `wanted` lacks may have any value."""
     if found is None:
         return Change(resource, "new")
     lines = tuple(line for key in wanted if wanted[key] != found.get(key) for line in _lines(key, wanted, found))

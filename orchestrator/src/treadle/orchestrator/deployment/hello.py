@@ -1,4 +1,4 @@
-"""One call of a deployed function, and what is refused on the way: `treadle deploy lambda --hello`."""
+"""A test call of a deployed function, with every refused right: `treadle deploy lambda --hello`."""
 
 from __future__ import annotations
 
@@ -35,24 +35,25 @@ _ACTIONS = {"write": "s3:PutObject", "read": "s3:GetObject", "list": "s3:ListBuc
 
 
 class Met(Struct, frozen=True):
-    """One thing that was tried."""
+    """The result of one step."""
 
     what: str
     milliseconds: float
     error: str = ""
     whose: str = "driver"
-    """Whose rights it needs: `driver` or `functions`."""
+    """The party whose rights the step needs: `driver` or `functions`."""
 
     @property
     def action(self) -> str:
-        """Of IAM, which allows it."""
+        """The IAM action that allows the step."""
         return _ACTIONS.get(self.what.rpartition(": ")[2], "")
 
 
 async def say_hello(executor: Executor, store_url: str) -> list[Met]:
-    """Try the store from here, call the function twice (the first call may be cold), try the store from there.
+    """Try the store from here, call the function twice (the first call may be cold), and try the store from the
+    function.
 
-    Raises UsageError where the function cannot be called, and says who must act.
+    Raises UsageError, with the remedy, if the function cannot be called.
     """
     run = f"hello-{secrets.token_hex(4)}"
     store, name = Store.open(store_url), f"runs/{run}/hello"

@@ -1,4 +1,4 @@
-"""The functions there should be on Lambda, as its API describes them. Pure."""
+"""The wanted functions on Lambda, as its API describes them. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .settings import LambdaDeploySettings
 
 HANDLER = "treadle.executors.aws.entry.handler"
 EVENTS = {"MaximumRetryAttempts": 0, "MaximumEventAgeInSeconds": 60}
-"""Of asynchronous calls. Attempts are the dispatcher's business; what has waited for a minute it calls again."""
+"""Settings of asynchronous calls. Only the dispatcher retries; it calls again if a call has waited for a minute."""
 TAGS = "Tags"
 _LAMBDA_NAME = {"x86_64": "x86_64", "aarch64": "arm64"}
 _VARIABLES_LIMIT = 4096
@@ -24,7 +24,7 @@ _VARIABLES_LIMIT = 4096
 
 
 def functions(request: Request, settings: LambdaDeploySettings, role: str) -> dict[str, dict[str, Any]]:
-    """Name -> what there should be. Raises UsageError when the variables are too many for Lambda."""
+    """Name -> wanted function. Raises UsageError when the variables are larger than Lambda allows."""
     size = sum(len(name.encode()) + len(value.encode()) for name, value in request.variables.items())
     if size > _VARIABLES_LIMIT:
         raise UsageError(
@@ -50,12 +50,12 @@ def _function(request: Request, settings: LambdaDeploySettings, role: str, size:
 
 
 def tags_of(request: Request, settings: LambdaDeploySettings) -> dict[str, str]:
-    """Of a function and of the role."""
+    """The tags of a function and of the role."""
     return {**settings.tags, **request.owner.tags}
 
 
 def network(subnets: Iterable[str], groups: Iterable[str]) -> dict[str, list[str]]:
-    """VpcConfig; empty lists mean that the function is in no VPC (UpdateFunctionConfiguration)."""
+    """VpcConfig. Empty lists mean that the function is in no VPC (UpdateFunctionConfiguration)."""
     return {"SubnetIds": sorted(subnets), "SecurityGroupIds": sorted(groups)}
 
 
@@ -71,12 +71,12 @@ def code_of(request: Request) -> dict[str, Any]:
 
 
 CODE = ("CodeSha256", "ImageUri", "PackageType", "Architectures")
-"""What UpdateFunctionCode sets."""
+"""The keys that UpdateFunctionCode sets."""
 SETTINGS = ("Runtime", "Handler", "Role", "MemorySize", "Timeout", "EphemeralStorage", "VpcConfig")
-"""What UpdateFunctionConfiguration sets, besides variables."""
+"""The keys that UpdateFunctionConfiguration sets, besides variables."""
 
 
 def settings_of(wanted: dict[str, Any]) -> dict[str, Any]:
-    """As CreateFunction and UpdateFunctionConfiguration take them."""
+    """The settings in the form of CreateFunction and UpdateFunctionConfiguration."""
     found = {key: wanted[key] for key in SETTINGS if key in wanted}
     return {**found, "Environment": {"Variables": wanted[VARIABLES]}}

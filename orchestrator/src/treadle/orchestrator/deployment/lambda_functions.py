@@ -1,7 +1,7 @@
-"""Functions on AWS Lambda and the role they run under, read and changed by boto3.
+"""Functions on AWS Lambda and their role, read and changed by boto3.
 
-Every change waits until Lambda says that it is done, since a function that is being updated refuses the next one
-(Lambda developer guide, "Lambda function states").
+Every change waits until Lambda reports that it is complete, since a function that is being updated refuses the next
+update (Lambda developer guide, "Lambda function states").
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from .request import Request
 from .settings import LambdaDeploySettings
 
 _PACKAGES = "functions"
-"""Of the store: the folder of packages that are too large to be sent."""
+"""The folder in the store for packages that are too large to send."""
 _MINIMAL = "`treadle deploy lambda --policy deployer` prints the policy that is needed"
 _ROLE_SECONDS = 60.0
-"""A role just made is not known everywhere at once (IAM user guide, "Troubleshoot IAM": eventually consistent)."""
+"""A new role is not known everywhere at once (IAM user guide, "Troubleshoot IAM": eventually consistent)."""
 
 
 class Clients(NamedTuple):
-    """boto3's."""
+    """The clients of boto3."""
 
     functions: Any
     roles: Any
     keys: KeyPlace | None = None
-    """Where functions read the deployment key, when that is no variable of theirs."""
+    """The place of the deployment key, when it is not in a variable of the functions."""
 
 
 def open_clients(region: str, endpoint: str, where: str = "", key: str = "") -> Clients:
-    """`where`: the place for the deployment key, which is `key`; empty: none.
+    """`where`: the place of the deployment key; empty: none. `key`: its value.
 
     Raises UsageError when boto3 is not installed, or has no region.
     """
@@ -60,7 +60,7 @@ def open_clients(region: str, endpoint: str, where: str = "", key: str = "") -> 
 
 
 class LambdaDeployment:
-    """One profile's functions."""
+    """The functions of one profile."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class LambdaDeployment:
         *,
         adopt: bool = False,
     ) -> None:
-        """`adopt`: take over what belongs to another profile. Raises UsageError for a package that is too large."""
+        """`adopt`: take over another profile's resources. Raises UsageError for a package that is too large."""
         self._lambda, self._keys = clients.functions, clients.keys
         self._request, self._settings, self._pause, self._adopt = request, settings, pause, adopt
         self._role = FunctionsRole(clients.roles, request, settings, adopt=adopt)
@@ -80,14 +80,15 @@ class LambdaDeployment:
             request.package.check(Limits(LAMBDA.provider, 0, LAMBDA.unzipped) if by_store else LAMBDA)
 
     def plan(self) -> list[Change]:
-        """What `apply` would do; changes nothing. May raise UsageError and StoreError."""
+        """The changes that `apply` would make; changes nothing. Raises UsageError and StoreError."""
         with aws_errors():
             return self._planned().changes
 
     def apply(self, prune: bool) -> list[Change]:
-        """Make it so; returns when every function can be called. `prune`: remove sizes that are not wanted any more."""
+        """Make the changes; returns when every function can be called. `prune`: remove sizes that are no longer
+        wanted."""
         with aws_errors():
-            planned = self._planned()  # refuses what belongs to others before anything is changed
+            planned = self._planned()  # refuses resources of other owners before any change
             if self._keys:
                 self._keys.apply()
             role = self._role.apply(planned.role) if planned.role else self._settings.role
@@ -97,7 +98,7 @@ class LambdaDeployment:
             return [*planned.key, *([planned.role] if planned.role else []), *changes, *rest]
 
     def remove(self, dry_run: bool) -> list[Change]:
-        """Remove the functions of every size, their role and uploaded packages, as far as they are this profile's."""
+        """Remove this profile's functions of every size, their role, and their uploaded packages."""
         with aws_errors():
             names = self._surplus(())
             if not dry_run:
@@ -117,11 +118,11 @@ class LambdaDeployment:
     # -- functions
 
     def _function(self, name: str, wanted: dict[str, Any]) -> dict[str, Any] | None:
-        """As `functions` describes it. Raises UsageError when it belongs to another profile."""
+        """The function in the form of `functions`. Raises UsageError when it belongs to another profile."""
         found = unless_missing(lambda: self._lambda.get_function(FunctionName=name))
         if found is None:
             return None
-        if refused := found.get("TagsError"):  # GetFunction: without the right to read tags it leaves them out
+        if refused := found.get("TagsError"):  # GetFunction leaves the tags out without the right to read them
             raise UsageError(f"the tags of {name} cannot be read: {refused.get('Message')}", "Allow lambda:ListTags.")
         tags, about = found.get("Tags", {}), found["Configuration"]
         if not self._adopt:
@@ -169,7 +170,7 @@ class LambdaDeployment:
             updated.wait(FunctionName=name)
 
     def _code(self) -> dict[str, Any]:
-        """The zip itself, or where it is when it is too large to be sent (CreateFunction, FunctionCode)."""
+        """The zip, or its place in the store if it is too large to send (CreateFunction, FunctionCode)."""
         package = self._request.package
         if package is None:
             return {"ImageUri": self._request.image}
@@ -194,7 +195,7 @@ class LambdaDeployment:
             self._pause(step)
             waited, step = waited + step, step * 2
 
-    # -- what is not wanted any more
+    # -- surplus resources
 
     def _surplus(self, wanted: Iterable[str]) -> list[str]:
         """Names of this profile's functions that are not wanted."""
@@ -214,7 +215,7 @@ class LambdaDeployment:
         return Change(f"function {name}", "removed")
 
     def _remove_packages(self, dry_run: bool) -> list[Change]:
-        """Those that were too large to be sent. A function does not need its own any more."""
+        """Remove the packages that were too large to send. A function does not need its package any more."""
         if not self._request.store.startswith("s3://"):
             return []
         store = Store.open(self._request.store)
@@ -227,7 +228,7 @@ class LambdaDeployment:
 class _Planned(NamedTuple):
     key: list[Change]
     role: Change | None
-    """None: it is not treadle's."""
+    """None: treadle does not manage the role."""
     found: dict[str, dict[str, Any] | None]
     functions: list[Change]
     surplus: list[str]
@@ -240,7 +241,7 @@ class _Planned(NamedTuple):
 
 @contextmanager
 def aws_errors() -> Iterator[None]:
-    """What boto3 raises, as UsageError or StoreError."""
+    """Converts boto3's errors to UsageError or StoreError."""
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 
     try:

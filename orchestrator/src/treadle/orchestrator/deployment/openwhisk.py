@@ -19,15 +19,18 @@ from .owner import OWNER
 from .request import Request
 
 _PAGE = 200
-"""Actions in one listing: the most there is (apiv1swagger.json of apache/openwhisk, `limit`)."""
+"""Actions in one listing: the maximum (apiv1swagger.json of apache/openwhisk, `limit`)."""
 
 
 class OpenWhiskDeployment:
-    """One profile's actions. The client is entered by whoever made it."""
+    """The actions of one profile. The caller enters the client."""
 
     def __init__(self, client: Client, request: Request, key: bytes, *, adopt: bool = False) -> None:
-        """`key`: the deployment key, under which settings are digested; `adopt`: take over what belongs to another
-        profile. Raises UsageError for too large a package."""
+        """`key`: the deployment key, which keys the digest of the settings. `adopt`: take over another profile's
+        actions.
+
+        Raises UsageError for a package that is too large.
+        """
         self._client, self._request, self._key, self._adopt = client, request, key, adopt
         if request.package is not None:
             request.package.check(OPENWHISK)
@@ -36,15 +39,15 @@ class OpenWhiskDeployment:
             self._execute = image_of(request.image)
 
     async def plan(self) -> list[Change]:
-        """What `apply` would do; changes nothing. May raise UsageError and StoreError."""
+        """The changes that `apply` would make; changes nothing. Raises UsageError and StoreError."""
         wanted = self._wanted()
         found = {name: await self._found(name) for name in wanted}
         changes = [compare(f"action {name}", _compared(wanted[name]), found[name]) for name in wanted]
         return [*changes, *(Change(f"action {name}", "left") for name in await self._surplus(wanted))]
 
     async def apply(self, prune: bool) -> list[Change]:
-        """Make it so. `prune`: remove sizes that are not wanted any more."""
-        planned = await self.plan()  # refuses what belongs to others before anything is changed
+        """Make the changes. `prune`: remove surplus sizes."""
+        planned = await self.plan()  # refuses actions of other owners before any change
         for change, (name, document) in zip(planned, self._wanted().items(), strict=False):
             if change.did != "unchanged":
                 await self._put(name, document)
@@ -102,7 +105,7 @@ class OpenWhiskDeployment:
         return Change(change.resource, "removed")
 
     async def _ask(self, what: str, method: str, path: str, *, fine: tuple[int, ...] = (200,), **options: Any) -> Reply:
-        """`fine`: statuses that are answers. Raises UsageError and StoreError for others."""
+        """`fine`: statuses that are answers. Raises UsageError or StoreError for other statuses."""
         reply = await self._client.request(method, path, **options)
         if reply.status not in fine:
             refuse(reply.status, reply.body, what)
@@ -110,7 +113,7 @@ class OpenWhiskDeployment:
 
 
 def _compared(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What tells two actions apart. Parameters may come back encrypted: of them the digest counts."""
+    """The parts of an action that are compared. Parameters may come back encrypted, so their digest is compared."""
     notes = _notes(document)
     limits = document.get("limits", {})
     return {
@@ -124,10 +127,10 @@ def _compared(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _notes(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Annotations, which a listing has too (apiv1swagger.json of apache/openwhisk, EntityBrief)."""
+    """The annotations of an action. A listing has them too (apiv1swagger.json of apache/openwhisk, EntityBrief)."""
     return {each["key"]: each.get("value") for each in document.get("annotations", [])}
 
 
 def _settings_digest(key: bytes, variables: Mapping[str, str]) -> str:
-    """Under the key: an annotation is public, and a secret might be guessed from a plain digest."""
+    """The digest is keyed, since annotations are public and a secret might be guessed from a plain digest."""
     return hmac.new(key, json.dumps(dict(variables), sort_keys=True).encode(), hashlib.sha256).hexdigest()[:32]

@@ -1,7 +1,7 @@
-"""Which profile a deployed resource belongs to. Pure.
+"""The profile that owns a deployed resource. Pure.
 
-The owner is a digest under the deployment key, so that no other home has it, and holds the name of the profile. It is a
-tag on Lambda and in IAM, an annotation on OpenWhisk. The profile is written beside it for people.
+The owner is a digest of the profile's name under the deployment key, so no other home has the same owner. It is a tag
+on Lambda and in IAM, and an annotation on OpenWhisk. The profile's name is written next to it for people.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a command asks for, with the package, the key and the secrets that go along."""
+"""A deploy command's request, with package, key and secrets."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ Provider = Literal["lambda", "openwhisk"]
 
 
 class Request(Struct, frozen=True):
-    """Everything but the provider's own settings."""
+    """Everything except the settings of one provider."""
 
     prefix: str
-    """What names of functions begin with."""
+    """The prefix of the functions' names."""
     sizes: tuple[int, ...]
     """Megabytes."""
     seconds: float
     store: str
     """URL."""
     variables: Mapping[str, str]
-    """Secret, most of them."""
+    """Most values are secret."""
     package: Package | None
-    """None: there is an image."""
+    """None: the code is an image."""
     image: str = ""
     owner: Owner = Owner()
 
     @property
     def digest(self) -> str:
-        """Of the code."""
+        """The digest of the code."""
         return self.package.digest if self.package else self.image
 
     @property
@@ -53,7 +53,7 @@ class Request(Struct, frozen=True):
 
 
 def variables_of(settings: DeploySettings, key: bytes, secret: Callable[[str], str]) -> dict[str, str]:
-    """The environment of a function. Raises UsageError when a secret is not there."""
+    """The environment of a function. Raises UsageError when a secret is missing."""
     found = {secret_variable(name): secret(name) for name in settings.secrets}
     for variable, name in getattr(settings, "environment_secrets", {}).items():
         found[variable] = secret(name)
@@ -62,14 +62,14 @@ def variables_of(settings: DeploySettings, key: bytes, secret: Callable[[str], s
 
 
 def key_text(key: bytes) -> str:
-    """The deployment key as functions read it."""
+    """The deployment key in the encoding that functions read."""
     return base64.b64encode(key).decode()
 
 
 def target_of(provider: Provider, settings: DeploySettings, here: bool) -> Target:
-    """Python is the driver's own, since functions taken by value run in no other. `here`: an emulator of this machine.
+    """The target of the package. Python is the driver's version, since functions taken by value run only on that one.
 
-    Raises UsageError where the provider has no such runtime.
+    `here`: the provider is an emulator on this machine. Raises UsageError if the provider has no such runtime.
     """
     if here:
         return this_machine()
@@ -80,14 +80,14 @@ def target_of(provider: Provider, settings: DeploySettings, here: bool) -> Targe
 
 
 def code_for(provider: Provider, settings: DeploySettings, here: bool, extra: Mapping[str, bytes]) -> Package | None:
-    """The package; None where there is an image. Raises UsageError when there are no wheels for the target."""
+    """The package. None: the code is an image. Raises UsageError when the target has no wheels."""
     if settings.image:
         return None
     return build_package(target_of(provider, settings, here), arrow=settings.arrow, kafka=settings.kafka, extra=extra)
 
 
 def check_store(url: str, files: bool) -> None:
-    """Functions share nothing with the driver but the store. Raises UsageError for one they cannot reach."""
+    """Raises UsageError for a store that functions cannot reach. They share only the store with the driver."""
     if is_local(url) and not files:
         raise UsageError(
             f"the store {url} is a folder of this machine, which functions cannot see",
@@ -98,7 +98,7 @@ def check_store(url: str, files: bool) -> None:
 def write_image(
     provider: Provider, target: Target, settings: DeploySettings, extra: Mapping[str, bytes], folder: Path
 ) -> Package:
-    """Write the recipe of an image and what it copies. Raises UsageError when the folder is not empty."""
+    """Write the recipe of an image and the files that it copies. Raises UsageError when the folder is not empty."""
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty", "Name a new folder.")
     package = build_package(target, arrow=settings.arrow, kafka=settings.kafka, extra=extra)

@@ -1,4 +1,4 @@
-"""The role that functions on Lambda run under: the store's runs and the data named, and nothing else."""
+"""The policy of the functions' role: the runs in the store and the named data, nothing else."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 RUNS = "runs/"
-"""Of the store: blocks, reports and bundles of runs. Specs of deployed workflows are none of a function's business."""
+"""The folder in the store with the blocks, reports and bundles of runs. Functions do not need the specs of
+workflows."""
 CODE = "deployments/bundles/"
-"""Of the store: what deployed workflows have of the user's code, which their runs share."""
+"""The folder in the store with the user's code of deployed workflows. Their runs share it."""
 
 TRUST: dict[str, Any] = {
     "Version": "2012-10-17",
@@ -29,14 +30,14 @@ _NETWORK: dict[str, Any] = {
     "Action": [f"ec2:{name}" for name in _INTERFACE],
     "Resource": "*",
 }
-"""As AWSLambdaVPCAccessExecutionRole allows (AWS managed policy reference)."""
+"""The rights of AWSLambdaVPCAccessExecutionRole (AWS managed policy reference)."""
 
 
 def policy(store: str, data: Sequence[str], prefix: str, key: str = "", *, network: bool = False) -> dict[str, Any]:
-    """What functions called `<prefix>-...` may do; `key`: where they read the deployment key; `network`: they run in
-    subnets of a VPC.
+    """The policy of functions called `<prefix>-...`.
 
-    Without s3:ListBucket, S3 answers 403 for an object that is not there (Amazon S3 API reference, GetObject).
+    `key`: the place of the deployment key. `network`: the functions run in subnets of a VPC.
+    Without s3:ListBucket, S3 answers 403 for an object that does not exist (Amazon S3 API reference, GetObject).
     """
     statements = [*_logs(prefix), *_key(key), *([_NETWORK] if network else [])]
     if store.startswith("s3://"):
@@ -53,7 +54,7 @@ def place(url: str) -> tuple[str, str]:
 
 
 def objects(places: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """May read, write and remove the objects of these buckets below these prefixes."""
+    """Allows to read, write and remove the objects of these buckets below these prefixes."""
     actions = ["s3:GetObject", "s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload"]
     resources = [f"arn:aws:s3:::{bucket}/{prefix}*" for bucket, prefix in places]
     return {"Sid": "Objects", "Effect": "Allow", "Action": actions, "Resource": resources}
@@ -66,7 +67,7 @@ def _code(store: str) -> dict[str, Any]:
 
 
 def listing(number: int, bucket: str, prefix: str) -> dict[str, Any]:
-    """May list the bucket below the prefix. `number`: of the statement."""
+    """Allows to list the bucket below the prefix. `number`: the number of the statement."""
     return {
         "Sid": f"Listing{number}",
         "Effect": "Allow",
@@ -77,8 +78,11 @@ def listing(number: int, bucket: str, prefix: str) -> dict[str, Any]:
 
 
 def key_resource(where: str) -> str:
-    """The ARN of a secret or a parameter. ARNs of secrets end in six random characters; a parameter's name begins with
-    a slash or gets one (service authorization reference)."""
+    """The ARN of a secret or a parameter.
+
+    The ARN of a secret ends in six random characters. The name of a parameter begins with a slash or gets one (service
+    authorization reference).
+    """
     service, _, name = where.partition(":")
     if service == "ssm":
         return f"arn:aws:ssm:*:*:parameter/{name.lstrip('/')}"
@@ -86,7 +90,7 @@ def key_resource(where: str) -> str:
 
 
 def _key(where: str) -> list[dict[str, Any]]:
-    """With a KMS key of one's own `kms:Decrypt` is needed too."""
+    """A key of your own in KMS needs `kms:Decrypt` too."""
     if not where:
         return []
     action = "ssm:GetParameter" if where.startswith("ssm:") else "secretsmanager:GetSecretValue"
@@ -94,7 +98,7 @@ def _key(where: str) -> list[dict[str, Any]]:
 
 
 def _logs(prefix: str) -> list[dict[str, Any]]:
-    """As AWSLambdaBasicExecutionRole allows, for these functions only."""
+    """The rights of AWSLambdaBasicExecutionRole, for these functions only."""
     actions = ["logs:CreateLogGroup", "logs:CreateLogStream", "logs:PutLogEvents"]
     group = f"arn:aws:logs:*:*:log-group:/aws/lambda/{prefix}-*"
     return [{"Sid": "Logs", "Effect": "Allow", "Action": actions, "Resource": [group, f"{group}:*"]}]

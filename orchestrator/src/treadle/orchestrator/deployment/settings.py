@@ -1,4 +1,4 @@
-"""The table `deploy` of an executor's table: what is said about its functions when they are made.
+"""The table `deploy` of an executor's table: settings for the creation of its functions.
 
 [lab.executors.functions.deploy]
 secrets = ["token"]
@@ -34,38 +34,38 @@ def _where(text: str) -> str:
 
 
 class DeploySettings(Table):
-    """What both providers know."""
+    """The settings that both providers share."""
 
     secrets: tuple[str, ...] = ()
-    """Names of the secrets that tasks may use; their values become variables of the functions."""
+    """Names of the secrets that tasks may use. Their values become variables of the functions."""
     environment: dict[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")], str] = Field(default_factory=dict)
-    """More variables, such as AWS_ENDPOINT_URL of a store that is not Amazon's."""
+    """Further variables, for example AWS_ENDPOINT_URL of a store outside Amazon."""
     arrow: bool = False
-    """Put Arrow into the package, which tables and Parquet need."""
+    """Put Arrow into the package. Tables and Parquet need it."""
     kafka: bool = False
-    """Put the client for Kafka into the package, which ranges of events need."""
+    """Put the client for Kafka into the package. Ranges of events need it."""
     image: str = ""
     """A container image that holds the package, instead of a zip."""
 
 
 class LambdaDeploySettings(DeploySettings):
     data: tuple[Annotated[str, AfterValidator(_s3)], ...] = ()
-    """Below these, tasks may read and write; the store is added by itself."""
+    """Tasks may read and write below these URLs. The store is always added."""
     role: str = ""
-    """ARN of a role that exists; empty: one is made, limited to the store and to `data`."""
+    """ARN of an existing role. Empty: treadle creates one, limited to the store and to `data`."""
     key: Annotated[str, AfterValidator(_where)] = ""
-    """Where functions read the deployment key, `secretsmanager:NAME` or `ssm:NAME`; empty: in a variable of theirs."""
+    """The place of the deployment key, `secretsmanager:NAME` or `ssm:NAME`. Empty: a variable of the functions."""
     machine: Literal["x86_64", "aarch64"] = "x86_64"
     temporary: Annotated[int, Field(ge=512, le=10_240)] = 512
     """Megabytes of /tmp."""
     tags: dict[Annotated[str, Field(min_length=1, max_length=128)], Annotated[str, Field(max_length=256)]] = Field(
         default_factory=dict
     )
-    """Of the functions and their role, such as a cost centre. Other tags that they have stay."""
+    """Tags of the functions and their role, such as a cost centre. Their other tags stay."""
     subnets: tuple[str, ...] = ()
-    """IDs of subnets of a VPC in which functions run; they then reach S3 through an endpoint of the VPC only."""
+    """IDs of VPC subnets for the functions. They then reach S3 only through an endpoint of the VPC."""
     security_groups: tuple[str, ...] = ()
-    """IDs of their security groups there."""
+    """IDs of the functions' security groups in the VPC."""
 
     @model_validator(mode="after")
     def _network(self) -> LambdaDeploySettings:
