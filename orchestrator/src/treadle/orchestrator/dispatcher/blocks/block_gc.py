@@ -1,11 +1,11 @@
-"""Garbage collection of blocks while their run goes on: three sorts of block are removed once nothing reads them.
+"""Garbage collection of blocks during a run: three sorts of block are removed once they have no more readers.
 
 blocks of                                  removed from                  when
 loop iterations                            shared memory                 the next iteration is on record
 segments                                   shared memory                 shared memory is full
 attempts that lost against their rival     shared memory and the store   the winner is on record
 
-A removed block can be made again: a lost block takes back its commit. So an early removal costs time, never a result.
+A removed block can be recomputed: a lost block takes back its commit. So an early removal costs time, never a result.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Tidier:
 class Reclaimer:
     """Makes room once shared memory is full: removes the blocks of segments whose readers are all closed.
 
-    It removes only first generations. A block that was lost and made again stays, or a run might make it again forever.
+    It removes only first generations. A recomputed block stays, or a run might recompute it forever.
     """
 
     def __init__(self, files: RunFiles, graph: Graph, blocks: Blocks) -> None:
@@ -72,7 +72,8 @@ class Reclaimer:
         self._reclaimed: set[str] = set()
 
     def note(self, segment: Segment, name: str, outcome: Outcome) -> None:
-        """A block of a segment, called `name` in the loops around it, is committed. Reclaim if it missed its host."""
+        """Note the commit of a segment's block. `name`: the segment's name within its loops. Reclaims memory if the
+        block had to go to the store instead of its host."""
         block = outcome.block
         is_elsewhere = segment.put == "host" and block is not None and block.locations == ("store",)
         if is_elsewhere and self._blocks.host is not None and name not in self._asked:
@@ -80,7 +81,7 @@ class Reclaimer:
             asyncio.get_running_loop().run_in_executor(None, self.reclaim, self._blocks.host)
 
     def reclaim(self, host: HostFolder) -> None:
-        """Remove the blocks of segments that were read. Blocking. A block that cannot be removed stays."""
+        """Remove the blocks of segments that all readers have read. Blocking. A block that cannot be removed stays."""
         try:
             read = [node.id for node in self._graph.nodes if self._may_go(node)]
             for segment in read:

@@ -1,4 +1,4 @@
-"""The driver's side of direct exchange between hosts: it serves its host's blocks and announces the address to runs."""
+"""The driver's side of direct exchange between hosts: it serves its host's blocks and publishes its address to runs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Hosts:
         self.figures = measure(self._store, self._folder, self._key, self.address)
 
     def announce(self, run: str) -> None:
-        """Publish this host's address to the other hosts of a run; again after a restart."""
+        """Publish this host's address to the other hosts of a run. Call it again after a restart."""
         from treadle.primitives.peers import announce
 
         announce(self._store, run, self._run_key(run), self._folder.host_id, self.address)
@@ -56,14 +56,14 @@ class Hosts:
             self._lost[host] = time.monotonic()
 
     def took(self, names: Collection[str], slices: Iterable[Slice]) -> None:
-        """Of `slices`, which a partition reads, the blocks called `names` are gone: count the loss of their hosts."""
+        """Of `slices`, which a partition reads, the blocks called `names` are gone. Count the loss of their hosts."""
         for place in {place for one in slices if one.name in names for place in one.locations}:
             if place.startswith("host:"):
                 self.lost(place.removeprefix("host:"))
 
     def lost_lately(self) -> int:
         since = time.monotonic() - LATELY
-        return sum(when > since for when in list(self._lost.values()))  # which another thread may add to
+        return sum(when > since for when in list(self._lost.values()))  # another thread may add to it
 
     def close(self) -> None:
         self._server.close()

@@ -19,7 +19,7 @@ from ...run_store.run_files import RunFiles
 from ...scheduler.task_groups import partition_of, segment_of
 
 FEW = 1000
-"""Up to this many names travel as they are."""
+"""Up to this many names are passed on unchanged."""
 _SIGN = "lost"
 """Replaces the attempt number in the name of a list."""
 

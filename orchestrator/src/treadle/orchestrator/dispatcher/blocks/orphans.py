@@ -28,7 +28,8 @@ def claim(host: HostFolder, home: Path) -> None:
 
 
 def remove_strays_of_user(parent: Path) -> list[str]:
-    """Remove the strays of `parent` and of the folders of single homes beside it (`Home.host_root`); their names.
+    """Remove the strays of `parent` and of the folders of single homes next to it (`Home.host_root`). Returns their
+    names.
 
     Raises OSError.
     """
@@ -39,13 +40,13 @@ def remove_strays_of_user(parent: Path) -> list[str]:
             continue
         if found := remove_strays(Path(entry.path)):
             removed += found
-            with contextlib.suppress(OSError):  # something else is in it
+            with contextlib.suppress(OSError):  # the folder is not empty
                 os.rmdir(entry.path)
     return removed
 
 
 def remove_strays(folder: Path) -> list[str]:
-    """Remove each folder whose home does not exist and that no driver uses. Return their names. Raises OSError."""
+    """Remove each folder whose home does not exist and that no driver uses. Returns their names. Raises OSError."""
     return sorted(entry.name for entry in os.scandir(folder) if _is_stray(Path(entry.path)) and _removed(entry.path))
 
 

@@ -1,1 +1,1 @@
-"""Which partition runs next, and what an ended attempt means. Pure: the clock is passed in."""
+"""Pure decisions: the partition that runs next, and the consequence of an ended attempt. The clock is passed in."""

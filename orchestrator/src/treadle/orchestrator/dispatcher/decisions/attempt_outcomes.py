@@ -1,4 +1,4 @@
-"""What an ended attempt means for its partition. Pure.
+"""The consequence of an ended attempt for its partition. Pure.
 
 class            attempt spent  next
 user error       yes            again after back-off; final at maximumAttempts or when not retryable
@@ -6,10 +6,11 @@ out of memory    yes            again with twice the memory, up to `memory.max`
 timed out        yes            again after back-off
 throttled        no             again after back-off, which grows
 worker lost      no             again; the tenth loss of one partition is `poison`, final
-data corrupt,    no             the segment stops and names the lost blocks: their producer runs again; without a
-unreachable                     block to blame: corrupt, or for good, final; else again after back-off, ten times
+data corrupt,    no             with lost blocks: the segment stops and names them, and their producer runs again;
+unreachable                     without: final if corrupt or not retryable, else again after back-off, ten times
 internal         yes            final
-any, and the stage is not idempotent: final; a cut-off attempt is `unknown outcome`
+
+If the stage is not idempotent, every class is final, and an attempt that was cut off is `unknown outcome`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from ...plan.plan import Policy
 MAXIMUM_LOSSES = 10
 """Worker losses of one partition before it counts as poison."""
 MAXIMUM_CRASHES = 30
-"""Driver deaths during one partition before it counts as poison; more than losses, as each death hits all that runs."""
+"""Driver deaths during one partition before it counts as poison. More than losses, as a death hits all running
+partitions."""
 _STEEPEST, _STEPS = 1e5, 60
 """Limits of a back-off's base and exponent. Beyond them the pause is the maximum interval, and a float may overflow."""
 
@@ -42,11 +44,11 @@ _WITHOUT_ATTEMPT = {
 }
 
 _WITHOUT_BLAME = {FailureClass.THROTTLED, FailureClass.WORKER_LOST}
-"""Failures that the partition did not cause, until they happen too often."""
+"""Failures that do not count as the partition's fault until they happen too often."""
 
 
 class Past(Struct, frozen=True):
-    """Earlier attempts by partition, as the ledger has them."""
+    """The numbers of earlier attempts by partition, from the ledger."""
 
     starts: Mapping[int, int] = {}
     """Number of the newest attempt."""
@@ -88,7 +90,7 @@ class Budgets:
         return self._spent[partition] + 1 >= self._maximum_attempts
 
     def judge(self, failure: Failure) -> Verdict:
-        """Count the failed attempt and decide what its failure means."""
+        """Count the failed attempt and decide its consequence."""
         partition, losses = failure.partition, 0
         spent = failure.failure not in _WITHOUT_ATTEMPT
         if spent:

@@ -13,7 +13,7 @@ LEAST_PARTITIONS = 10
 """Fewer durations make a poor median."""
 TIMES_MEDIAN = 3.0
 LEAST_SECONDS = 0.5
-"""An attempt younger than this is no straggler: a second attempt would not be faster."""
+"""A younger attempt does not count as a straggler, since a second attempt would not be faster."""
 
 
 class Backups:
@@ -23,7 +23,7 @@ class Backups:
         self._seconds: list[float] = []
         """Durations of finished partitions, ascending."""
         self._under_way: dict[str, tuple[int, float]] = {}
-        """slot -> (partition, since when)."""
+        """slot -> (partition, start time)."""
         self.twice: set[int] = set()
         """Partitions that were given a second attempt."""
 

@@ -1,7 +1,7 @@
-"""Which partition of a segment runs next. Pure: the clock is passed in.
+"""The partition of a segment that runs next. Pure: the clock is passed in.
 
 A partition is `pending`, `delayed` (until its back-off is over), `running`, `committed` or `failed` (finally). The
-module `attempt_outcomes` decides what an ended attempt means for it.
+module `attempt_outcomes` decides the consequence of an ended attempt.
 A partition that takes far too long runs a second time in a free slot (see `backup_tasks`). The first delivery counts;
 the other attempt is a rival, to be killed.
 
@@ -61,7 +61,8 @@ class Dispatch:
         tolerated: Mapping[str, Tolerance] | None = None,
         quorum: int = 0,
     ) -> None:
-        """`preferred`: partition -> the slot that has decoded its input. `quorum`: partitions that suffice; 0: all."""
+        """`preferred`: partition -> the slot that has decoded its input. `quorum`: the number of partitions that
+        suffices; 0: all."""
         self._policy, self._sizes, self._quorum = policy, sizes, quorum
         self._starts = dict(past.starts)
         self._budgets = Budgets(policy, past)
@@ -109,7 +110,8 @@ class Dispatch:
 
     @property
     def over(self) -> bool:
-        """Whether nothing runs and nothing will, or a quorum is met. Then running attempts are not wanted any more."""
+        """Whether nothing runs and nothing will, or a quorum is met. After a quorum the running attempts are
+        surplus."""
         return self._enough() or (self.idle and (self.stopped or not (self._waiting() or self._delayed)))
 
     def wakes_at(self) -> float | None:
@@ -183,10 +185,10 @@ class Dispatch:
         self._stopping |= self._records.add(outcome)
 
     def failed_attempt(self, slot: str, failure: Failure, now: float) -> Verdict | None:
-        """A partition failed: queue it again or fail it finally. Partition -1: the partition under way in the slot.
+        """Queue a failed partition again, or fail it finally. Partition -1: the partition under way in the slot.
 
         Returns None if a rival has delivered the partition, or the slot does not run it. While a rival runs, the
-        rival's end decides what the failure means.
+        rival's end decides the consequence.
         """
         running = self._running.get(slot)
         if failure.partition < 0 and running:
@@ -258,7 +260,7 @@ class Dispatch:
         (self._pending if slot is None else self._for_slot.setdefault(slot, deque())).append(partition)
 
     def _take(self, slot: str) -> int | None:
-        """First the slot's own partitions, then those without a preferred slot, then another slot's longest queue."""
+        """Prefers the slot's own partitions, then those without a preferred slot, then another slot's longest queue."""
         own = self._for_slot.get(slot)
         if own:
             self._preferring -= 1

@@ -20,7 +20,7 @@ class FailedRecords:
         self._first: dict[str, str] = {}
 
     def add(self, outcome: Outcome) -> bool:
-        """Count an outcome. Whether a limit that is judged at once is now exceeded."""
+        """Count an outcome. Returns whether it exceeds a limit that is checked at once."""
         self._first = {**outcome.first_failed, **self._first}
         for stage, count in outcome.counts.items():
             self._entered[stage] += count.entered

@@ -1,18 +1,18 @@
 """A gang: n partitions that run together, and fail or are committed as one. Pure: the clock is passed in.
 
-`Dispatch` sees a gang as a single partition: one attempt, one failure, one budget. This module adds how n slots become
-one attempt:
+`Dispatch` sees a gang as a single partition: one attempt, one failure, one budget. This module makes n slots into one
+attempt:
 
-    waits     -- n slots are there -->        runs, a partition in each
-    runs      -- every outcome is there -->   committed, all in one record of the ledger
+    waits     -- n slots are free -->         runs, a partition in each
+    runs      -- all outcomes arrived -->     committed, all in one record of the ledger
     runs      -- a member failed -->          breaks: the other members are ended, their outcomes do not count
-    breaks    -- every slot is free -->       judged, by the failure that came first; waits again, or has failed
+    breaks    -- every slot is free -->       judged by the first failure; waits again, or has failed
 
 A failure that only follows from another one (a member's channel lost its partner) may be reported before its cause. So
 it ends the other members only after `GRACE`; a cause that is reported within that time replaces it.
 
-n slots are taken all or none (see `slot_pool`): two gangs that want the same slots never hold a part of them each. This
-is gang scheduling (Ousterhout 1982) without time slices.
+A gang takes all n slots or none (see `slot_pool`), so two gangs that want the same slots never hold a part of them
+each. This is gang scheduling (Ousterhout 1982) without time slices.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .task_sizing import TaskSizes
 GRACE = 5.0
 """Seconds that the other members may still run after a failure that follows from another one."""
 _ALL = "gang"
-"""The slot of a gang, to `Dispatch`."""
+"""The slot of a gang in `Dispatch`."""
 
 
 class GangDispatch(Dispatch):
@@ -57,7 +57,7 @@ class GangDispatch(Dispatch):
         return len(self._members)
 
     def wanted(self, now: float) -> int:
-        """Slots to be given at once: the gang's size when it is due to start, otherwise 0."""
+        """Slots that the gang takes at once: its size when it is due to start, otherwise 0."""
         self._release(now)
         return self.size if self._waiting() and not self.stopped else 0
 
@@ -93,7 +93,8 @@ class GangDispatch(Dispatch):
         return tuple(self._outcomes[partition] for partition in range(self.size))
 
     def broke(self, slot: str, failure: Failure) -> bool:
-        """A member failed. Whether to end the other members now; otherwise they are ended after GRACE."""
+        """Note a member's failure. Returns whether to end the other members now; otherwise they are ended after
+        GRACE."""
         failure = msgspec.structs.replace(failure, partition=self._members[slot])
         if self._cause is None or (self._cause.followed and not failure.followed):
             self._cause = failure

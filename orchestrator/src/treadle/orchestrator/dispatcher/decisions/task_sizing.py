@@ -1,4 +1,4 @@
-"""How many partitions share a task. Pure."""
+"""The number of partitions that share a task. Pure."""
 
 from __future__ import annotations
 
@@ -28,10 +28,9 @@ class TaskSizes:
         room: float = math.inf,
         weights: Mapping[int, int] | None = None,
     ) -> None:
-        """`pace`: seconds that a partition took in the iteration before; 0: not known. `time_limit`: seconds that a
-        task may take; `timeout`: seconds that a partition may take; 0: no limit. `room`: sum of `weights`, by
-        partition, that a task may hold.
-        """
+        """`pace`: seconds that a partition took in the previous iteration; 0: not known. `time_limit`: seconds that a
+        task may take; `timeout`: seconds that a partition may take; 0: no limit. `room`: the maximum sum of `weights`
+        (by partition) in a task."""
         self._slots = max(1, slots)
         self._pace, self._time_limit, self._timeout = pace, time_limit, timeout
         self._weights = weights or {}
@@ -48,8 +47,11 @@ class TaskSizes:
         self._seconds += seconds
 
     def most(self, waiting: int) -> int:
-        """Partitions for the next task, of so many that wait: a share of them (guided self-scheduling, Polychronopoulos
-        and Kuck 1987), which is larger if times are known."""
+        """The number of partitions for the next task, while `waiting` partitions wait.
+
+        It is a share of them (guided self-scheduling, Polychronopoulos and Kuck 1987). The share is larger if times are
+        known.
+        """
         share = math.ceil(waiting / ((2 if self._pace else 4) * self._slots))
         average = self._seconds / self._done if self._done else self._pace
         if average:

@@ -1,9 +1,9 @@
-"""Stuck slots, found by comparing the pool's belief about each slot with the slot's own report. Pure.
+"""Stuck slots, found by comparing the pool's view of each slot with the slot's own report. Pure.
 
-    the pool believes            the slot reports   after PATIENCE seconds
-    a task runs in it            no or another task `LOST`: the task ends as `worker lost`, and the slot is reset
-    no task runs in it           a task             `STRAY`: the slot is reset
-    it should be ending its task anything           `STUCK`: the slot is out of service until its task has ended
+    the pool's view                the slot reports     after PATIENCE seconds
+    a task runs in it              no or another task   `LOST`: the task ends as `worker lost`, and the slot is reset
+    no task runs in it             a task               `STRAY`: the slot is reset
+    it should be ending its task   anything             `STUCK`: the slot is out of service until its task has ended
 
 The clock is passed in. A pause between two looks counts for `LONGEST_STEP` seconds at most: a driver that was itself
 stopped for a minute has not seen its slots disagree for a minute.

@@ -1,1 +1,1 @@
-"""What a driver process has: the runs that it knows, the slots that they share, where its gangs meet."""
+"""The state of a driver process: its open runs, the slots that they share, the coordinator of its gangs."""

@@ -1,4 +1,4 @@
-"""Where the members of gangs meet: this driver's coordinator, which is there while a gang runs."""
+"""This driver's coordinator, through which the members of gangs connect. It runs while a gang runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class GangCoordinator:
     """One coordinator for all gangs of a process, in its event loop, on loopback: gangs run in slots of one host."""
 
     def __init__(self, key_of: Callable[[str], bytes]) -> None:
-        """`key_of` gives the key of a run by its id."""
+        """`key_of` returns the key of a run by its id."""
         self._key_of = key_of
         self._server: CoordinatorServer | None = None
         self._guests = 0
@@ -23,7 +23,8 @@ class GangCoordinator:
 
     @asynccontextmanager
     async def coordinator(self) -> AsyncIterator[str]:
-        """Its address; it stops listening after the last gang. Raises WireError when it cannot begin to."""
+        """Yields the coordinator's address. It stops listening after the last gang. Raises WireError when it cannot
+        listen."""
         async with self._turn:
             self._server = self._server or await self._start()
             address = self._server.address

@@ -1,4 +1,4 @@
-"""What one driver process knows of a run: its sealed files, its plan, the manifests read so far, and the slots."""
+"""A driver process's view of a run: its sealed files, its plan, the manifests read so far, and the slots."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from .gang_coordinator import GangCoordinator
 from .slot_pools import Pools
 
 RUNS = 100
-"""Runs that are kept read."""
+"""Runs kept in memory."""
 AFFINITIES = 100_000
 """Blocks whose last reader is remembered."""
 
 
 class Site:
-    """What a driver process shares between all runs: the store, the key, the slots."""
+    """The resources that a driver process shares between all runs: the store, the key, the slots."""
 
     def __init__(
         self,
@@ -49,9 +49,10 @@ class Site:
         default: str = "local",
         telemetry: Telemetry | None = None,
     ) -> None:
-        """`one_host`: no driver of another host takes part, so that all workers map each other's blocks.
+        """`one_host`: no driver of another host takes part, so all workers map each other's blocks.
 
-        `hosts`: serves this host's blocks to the workers of others. `default`: the executor of stages that name none.
+        `hosts`: serves this host's blocks to the workers of other hosts. `default`: the executor of stages that name
+        none.
         """
         self.default, self.telemetry = default, telemetry or Telemetry()
         self.store, self.key, self.host_root, self.pools = store, key, host_root, pools
@@ -65,12 +66,15 @@ class Site:
         return RunFiles(self.store, run, sealing.run_key(self.key, run))
 
     def slot_name(self, slot: str) -> str:
-        """The slot as everybody knows it: another host may have one of the same name."""
+        """The slot's name for all hosts. Another host may have a slot of the same name."""
         return slot if self.one_host or self.host is None else f"{self.host.host_id}/{slot}"
 
     def open(self, run: str, execution: str | None = None) -> Run:
-        """The run, read from the store the first time, and again for another execution of it: somebody may have taken
-        its id for another run. Without one: as it is known. The same one for every thread. Blocking."""
+        """The run, read from the store the first time and for each new execution, since the id may now belong to
+        another run.
+
+        Without an execution, the known run is returned. Every thread gets the same object. Blocking.
+        """
         known = self._known(run, execution) or self._read(run, execution)
         with self._turn:
             known = self._runs[run] = self._known(run, execution) or known
@@ -92,12 +96,12 @@ class Site:
 
 
 class Run:
-    """One run as this process sees it. Manifests found are kept: they only change by a repair, which says so."""
+    """One run as this process sees it. Manifests stay in memory: only a repair changes them, and it calls `forget`."""
 
     def __init__(
         self, site: Site, files: RunFiles, submission: Submission, plan: Plan, execution: str | None = None
     ) -> None:
-        """`execution`: Temporal's id of the one that it was read for."""
+        """`execution`: the id of the Temporal execution that the run was read for."""
         self.site, self.files, self.submission, self.plan = site, files, submission, plan
         self.execution = execution
         self.id, self.folder = files.run, run_folder(files.run)
@@ -116,7 +120,7 @@ class Run:
         self.reclaimer = Reclaimer(files, plan.graph, self.blocks)
         self._manifests: dict[str, Manifest] = {}
         self._generations: dict[str, int] = {}
-        """Of manifests that other drivers may have made."""
+        """Generations of manifests that other drivers may have made."""
         self._loops: dict[str, LoopResult] = {}
         self._readers: OrderedDict[str, str] = OrderedDict()
 
@@ -125,7 +129,7 @@ class Run:
 
         return HostPeers(self.site.store, self.id, self.files.key, self.site.host, self.blocks.read)
 
-    # -- what segments made
+    # -- output of segments
 
     def manifest(self, segment: str) -> Manifest:
         """The committed set of a closed segment."""
@@ -136,15 +140,15 @@ class Run:
         return found
 
     def know(self, manifest: Manifest) -> None:
-        """A manifest made here, or newer than the one known."""
+        """Keep a manifest that was made here, or is newer than the known one."""
         self._manifests[manifest.segment] = manifest
 
     def forget(self, segment: str) -> None:
-        """It is read again when somebody wants it."""
+        """Read the manifest again at the next use."""
         self._manifests.pop(segment, None)
 
     def catch_up(self, nodes: Collection[str]) -> None:
-        """Read the manifests of these nodes, again where another driver has repaired them since. Blocking."""
+        """Read the manifests of these nodes, again if another driver has repaired them since. Blocking."""
         for node in self.plan.graph.nodes:
             for segment in self._left_by(node) if node.id in nodes else ():
                 generation = 0 if self.site.one_host else self.files.generation(segment)
@@ -154,7 +158,7 @@ class Run:
                 self.manifest(segment)
 
     def _left_by(self, node: Node) -> Iterable[str]:
-        """The segments that the node made of what others read."""
+        """The segments that the node made for its readers."""
         if isinstance(node, Loop):
             return self.loop(node.id).made_in(node.id)
         return (node.id,) if isinstance(node, Segment) else ()
@@ -168,7 +172,8 @@ class Run:
         self._loops[loop] = result
 
     def broadcast_finder(self, broadcasts: dict[str, Shipped], scope: Scope) -> Callable[[str], Slice]:
-        """Template path -> block of the broadcast's value. What it gives raises UsageError for what may not ship."""
+        """A function: template path -> block of the broadcast's value. It raises UsageError for a value that is too
+        large."""
 
         def find(path: str) -> Slice:
             shipped = broadcasts[path]
@@ -183,7 +188,7 @@ class Run:
 
         return find
 
-    # -- what operators see
+    # -- telemetry
 
     def tell_committed(self, segment: Segment, outcome: Outcome) -> None:
         self.site.telemetry.committed(self.id, self.job.workflow, segment, outcome)

@@ -1,4 +1,4 @@
-"""Slots shared by the segments under way, in turn."""
+"""The slots of an executor, shared in turn by the running segments."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from .slot_run import Client, SlotRun
 
 _log = logging.getLogger(__name__)
 LOOK = 5.0
-"""Seconds between two looks at what the slots say."""
+"""Seconds between two looks at the slots' reports."""
 
 
 class SlotPool:
-    """Hands free slots to clients, round robin, so that no segment starves another. One event loop.
+    """Hands free slots to clients, round robin, so that no segment starves another. For one event loop.
 
-    Clients of one turn, such as the task groups of a segment, count as one; the first of them that has something is
-    served first, so that it is done while there are others to take its slots.
+    The clients of one turn, such as the task groups of a segment, count as one. The first of them that has a task is
+    served first, so that it finishes while others can take its slots.
 
-    A gang takes its slots all or none. When its turn has come and there are too few, those that become free are kept
-    for it, so that a stream of small tasks cannot keep it waiting; only one gang at a time can hold slots in this way,
-    and tasks that run need nothing from it, so it gets them.
+    A gang takes all its slots or none. If its turn has come and there are too few, the pool keeps slots that become
+    free for it, so that a stream of small tasks cannot delay it for ever. Only one gang at a time can hold slots in
+    this way, and running tasks need nothing from it, so it gets its slots.
 
-    A watchdog compares what runs here with what the slots say (`decisions/watchdog.py`). A client hears of the end of
-    each task once: from its slot, or from the watchdog when the slot has forgotten the task or does not end it.
+    A watchdog compares the runs here with the slots' reports (`decisions/watchdog.py`). A client receives the end of
+    each task once: from its slot, or from the watchdog if the slot has forgotten the task or does not end it.
     """
 
     def __init__(self, executor: Executor, *, patience: float = PATIENCE, look: float = LOOK) -> None:
-        """`patience`: seconds before a stuck slot is healed; `look`: seconds between two looks for one."""
+        """`patience`: seconds before a stuck slot is healed. `look`: seconds between two looks at the slots."""
         self.executor = executor
         self._idle: deque[Slot] = deque(executor.slots)
         self._turns: deque[list[Client]] = deque()
         self._turn_of: dict[str, list[Client]] = {}
         self._runs: dict[str, SlotRun] = {}
         self._resets: dict[str, asyncio.Task[None]] = {}
-        """Of slots that are made to end what they have."""
+        """The resets under way, by slot."""
         self._stuck: set[str] = set()
         """Slots out of service until they have ended their task."""
         self._watchdog, self._look_seconds = Watchdog(patience), look
@@ -56,11 +56,11 @@ class SlotPool:
 
     @property
     def busy(self) -> int:
-        """Slots in which something runs."""
+        """The number of slots that run a task."""
         return len(self._runs)
 
     def join(self, client: Client, turn: str = "") -> None:
-        """`turn`: whom it shares its turn with; empty: nobody."""
+        """Add a client. `turn`: the name of the turn that it shares with other clients; empty: a turn of its own."""
         mates = self._turn_of.setdefault(turn, []) if turn else []
         mates.append(client)
         if len(mates) == 1:
@@ -69,7 +69,7 @@ class SlotPool:
         self.kick()
 
     async def leave(self, client: Client) -> None:
-        """Kill what still runs for the client, and wait until its slots are free, but for stuck ones."""
+        """Kill the client's running tasks, and wait until its slots are free. Stuck slots are not waited for."""
         mates = next(mates for mates in self._turns if client in mates)
         mates.remove(client)
         if not mates:
@@ -82,20 +82,20 @@ class SlotPool:
         self.kick()
 
     def abort(self, client: Client, slots: Iterable[str]) -> None:
-        """Kill what runs for the client in these slots; `ended` is called for each."""
+        """Kill the client's tasks in these slots. `ended` is called for each."""
         for slot in slots:
             run = self._runs.get(slot)
             if run is not None and run.client is client:
                 run.cancel()
 
     def slots_of(self, client: Client) -> list[str]:
-        """Slots in which something runs for the client."""
+        """The slots that run a task of the client."""
         return [slot for slot, run in self._runs.items() if run.client is client and not run.over.is_set()]
 
     def kick(self) -> None:
-        """Offer idle slots; called whenever a client may have become hungry.
+        """Offer idle slots. Call it whenever a client may have a new task.
 
-        A client that has nothing for one slot has nothing for another, so that a thousand idle slots cost one offer.
+        A client that has no task for one slot has none for another, so a thousand idle slots cost one offer.
         """
         if self._stuck:
             self._refuse()
@@ -114,7 +114,7 @@ class SlotPool:
         return False
 
     def _offer(self, client: Client) -> bool:
-        """Start what a client has for as many idle slots as it takes at once."""
+        """Start a client's tasks in as many idle slots as it takes at once."""
         offered = [(slot, client.offer(slot.name)) for slot in list(islice(self._idle, client.together()))]
         for slot, task in offered:
             if task is not None:
@@ -122,7 +122,7 @@ class SlotPool:
         return any(task is not None for _, task in offered)
 
     def _double(self) -> bool:
-        """Start a backup in the next idle slot; nobody had anything else for it."""
+        """Start a backup in the next idle slot, for which no client has a first attempt."""
         clients = [client for mates in self._turns for client in mates]
         if any(client.together() > len(self._idle) for client in clients):
             return False
@@ -141,7 +141,7 @@ class SlotPool:
         self._watch()
 
     def _ended(self, run: SlotRun, error: BaseException | None) -> None:
-        """The slot has let go of the task."""
+        """The slot has released the task."""
         del self._runs[run.slot.name]
         if run.lost or run.slot.task:
             self._reset(run.slot)
@@ -159,7 +159,7 @@ class SlotPool:
     # -- stuck slots
 
     def _reset(self, slot: Slot) -> None:
-        """Have the slot end what it has; it is offered again afterwards."""
+        """Have the slot end its task. It is offered again afterwards."""
         task = self._resets[slot.name] = spawn(slot.stop(), name=f"reset of {slot.name}")
         task.add_done_callback(partial(self._was_reset, slot))
 
@@ -171,7 +171,7 @@ class SlotPool:
         self.kick()
 
     def _watch(self) -> None:
-        """Look at the slots again and again while there is a client or a task."""
+        """Look at the slots periodically while there is a client or a task."""
         if self._timer is None and (self._runs or self._resets or self._turns):
             self._timer = asyncio.get_running_loop().call_later(self._look_seconds, self._look)
 
@@ -209,7 +209,7 @@ class SlotPool:
         self.kick()
 
     def _refuse(self) -> None:
-        """Fail the clients for which too few slots are in service."""
+        """Refuse the clients that need more slots than are in service."""
         usable = len(self.slots) - len(self._stuck)
         for client in [client for mates in self._turns for client in mates if client.together() > usable]:
             names = ", ".join(sorted(self._stuck))

@@ -1,4 +1,4 @@
-"""The pools of a driver: one for each executor that its segments have wanted."""
+"""The pools of a driver: one for each executor that its segments have used."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from .slot_pool import SlotPool
 
 
 class Pools:
-    """A pool for each executor, made when the first segment wants it. One event loop."""
+    """A pool for each executor, made when the first segment needs it. For one event loop."""
 
     def __init__(self, executors: Mapping[str, Executor]) -> None:
-        """`executors` by the name that stages use; what raises UsageError at a look-up is told to who wants it."""
+        """`executors`: by the name that stages use. A UsageError of a look-up reaches the caller of `ready`."""
         self.executors = executors
         self._pools: dict[str, asyncio.Task[SlotPool]] = {}
 
     async def ready(self, name: str) -> SlotPool:
-        """The pool of an executor, started. Raises UsageError when there is no such executor, or it does not start."""
+        """The started pool of an executor. Raises UsageError when the executor does not exist, or does not start."""
         task = self._pools.get(name)
         if task is None or (task.done() and (task.cancelled() or task.exception())):
             task = self._pools[name] = spawn(self._start(name), name=f"start {name}")
         return await asyncio.shield(task)
 
     def open(self) -> list[tuple[str, SlotPool]]:
-        """The pools that were made, by the names of their executors."""
+        """The pools made so far, by the names of their executors."""
         done = {name: task for name, task in self._pools.items() if task.done() and not task.cancelled()}
         return [(name, task.result()) for name, task in done.items() if task.exception() is None]
 
@@ -41,6 +41,6 @@ class Pools:
         return SlotPool(executor)
 
     async def stop(self) -> None:
-        """End every executor that was started, or is just starting."""
+        """Stop every executor that has started or is starting."""
         started = await asyncio.gather(*self._pools.values(), return_exceptions=True)
         await asyncio.gather(*(pool.executor.stop() for pool in started if isinstance(pool, SlotPool)))

@@ -1,4 +1,4 @@
-"""A task in a slot, from the offer to the end that its client hears of."""
+"""A task in a slot, from the offer until its client has received the end."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ class Client(Protocol):
     """A segment that wants slots."""
 
     def together(self) -> int:
-        """Slots it takes at once: 1, or all of a gang's; 0 when that is not due."""
+        """The number of slots that it takes at once: 1, or the size of a gang; 0 when a gang is not due."""
 
     def offer(self, slot: str) -> Task | None:
-        """A task for the free slot, or None when there is none now; a gang is offered all its slots in one go."""
+        """A task for the free slot, or None when there is none now. A gang gets the offers of all its slots in
+        sequence."""
 
     def backup(self, slot: str) -> Task | None:
-        """A task that repeats one under way elsewhere, for a slot that no client has anything else for."""
+        """A second attempt of a task that runs in another slot. Called when no client has a first attempt for the
+        slot."""
 
     async def ready(self) -> None:
         """Return when a task just offered may start."""
@@ -34,46 +36,47 @@ class Client(Protocol):
         """The slot's task is over."""
 
     def refuse(self, error: TreadleError) -> None:
-        """There are too few slots in service for what it wants, and no task of it can begin."""
+        """Fail the client: too few slots are in service for its tasks, so none can begin."""
 
 
 class SlotRun:
-    """Tells its client of reports, and once of the end. Use once: `begin`."""
+    """Passes a task's reports to its client, and its end once. Call `begin` once."""
 
     def __init__(self, slot: Slot, client: Client, task: Task) -> None:
         self.slot, self.client, self.task = slot, client, task
         self.begun = False
-        """The slot was given the task."""
+        """The slot has received the task."""
         self.ending = False
-        """The slot was told to end the task."""
+        """The slot was ordered to end the task."""
         self.lost = False
         """The slot has forgotten the task."""
         self.over = asyncio.Event()
-        """The client has heard of the end."""
+        """The client has received the end."""
         self._reported = 0
         self._work: asyncio.Task[None]
 
     def begin(self, ended: Callable[[BaseException | None], None]) -> None:
-        """`ended` is called once the slot has let go of the task, with what `Slot.run` raised."""
+        """`ended` is called once the slot has released the task, with the exception of `Slot.run`."""
         self._work = spawn(self._run(), name=f"slot {self.slot.name}")
         self._work.add_done_callback(lambda work: ended(_error_of(work)))
 
     def cancel(self) -> None:
-        """Have the slot end the task. A second cancellation would cut its clean-up short."""
+        """Have the slot end the task. Does nothing the second time: a second cancellation would cut its clean-up
+        short."""
         if not self.ending:
             self.ending = True
             self._work.cancel()
 
     def lose(self, how: str) -> None:
-        """The client need not wait for the slot."""
+        """Report the task as lost. The client does not wait for the slot."""
         self.lost = True
         self.cancel()
         self.tell(None, how)
 
     def tell(self, error: BaseException | None, how: str = "") -> None:
-        """The client hears that the task is over, unless it has heard so already.
+        """Report the task's end to the client, once.
 
-        A task that ended by itself without any report, or was lost (`how`), is reported as `worker lost`.
+        A task that ended without any report, or was lost (`how`), is reported as `worker lost`.
         """
         if self.over.is_set():
             return
@@ -96,7 +99,7 @@ class SlotRun:
             self.client.report(self.slot.name, report)
 
     def _report_lost(self, how: str) -> Exception | None:
-        """The partition under way; what the client raises."""
+        """Report the partition under way as lost. Returns the client's exception."""
         for one in self.task.partitions[self._reported : self._reported + 1]:
             try:
                 self._report(Failure(one.index, one.attempt, FailureClass.WORKER_LOST, how, message=how))

@@ -1,1 +1,1 @@
-"""What is on record of a segment: its ledger, what that adds up to, and the log of its attempts."""
+"""The records of a segment: its ledger, the state that follows from it, and the log of its attempts."""

@@ -1,4 +1,4 @@
-"""Errors and logs of attempts: kept whole, outside Temporal, for `treadle logs` and the people behind it."""
+"""Errors and logs of attempts: kept whole, outside Temporal, for `treadle logs` and its users."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from treadle.primitives.errors import StoreError
 from treadle.primitives.stores.store import Store
 
 FIRST_WINDOW, LONGEST_WINDOW = 1.0, 10.0
-"""Seconds that records gather before they are written; each window of a segment is twice as long as the one before."""
+"""Seconds that records are buffered before a write. Each window of a segment is twice as long as the one before."""
 FULL = 4 << 20
-"""Characters of logs and tracebacks that are written at once."""
+"""Characters of logs and tracebacks that cause a write at once."""
 
 
 class AttemptRecord(Struct, frozen=True):
-    """What is kept of an attempt that failed or printed something."""
+    """The record of an attempt that failed or printed something."""
 
     segment: str
     partition: int
     attempt: int
     time: float
     failure: str = ""
-    """A FailureClass; empty: it succeeded."""
+    """A FailureClass. Empty: the attempt succeeded."""
     final: bool = False
     how: str = ""
     stage: str = ""
@@ -40,9 +40,9 @@ class AttemptRecord(Struct, frozen=True):
     peak_memory: int = 0
     slot: str = ""
     started: float = 0.0
-    """By the worker's clock; 0: nobody knows."""
+    """Seconds since the epoch, by the worker's clock. 0: not known."""
     place: str = ""
-    """File and line or row, or key, of the record that failed; empty: not known."""
+    """File and line or row, or key, of the failed record. Empty: not known."""
     requests: dict[str, int] = {}
     charge: Charge | None = None
 
@@ -51,11 +51,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 class AttemptLog:
-    """Gathers records of one segment's epoch and writes them as objects of many lines, while the segment runs: what
-    went wrong is seen meanwhile, outlives the driver, and does not fill its memory. For one event loop."""
+    """Buffers the records of one segment's epoch and writes them as objects of many lines.
+
+    It writes while the segment runs, so errors are visible meanwhile, outlive the driver, and do not fill its memory.
+    For one event loop.
+    """
 
     def __init__(self, store: Store, prefix: str, segment: str, writer: str) -> None:
-        """`writer` is like no other that the segment has or had."""
+        """`writer`: a name that no other writer of the segment has or had."""
         self._store, self._segment = store, segment
         self._path = f"{prefix}/attempts/{segment}/{writer}"
         self._written = 0
@@ -67,7 +70,7 @@ class AttemptLog:
         self._task: asyncio.Task[None] | None = None
 
     def add(self, report: Report, slot: str, final: bool = False) -> None:
-        """Keep a report, if it says more than that all went well."""
+        """Keep a report of a failure, or one with a log."""
         if not (isinstance(report, Failure) or report.log):
             return
         record = _record(self._segment, report, slot, final)
@@ -79,7 +82,7 @@ class AttemptLog:
             self._task = spawn(self._write_behind(), name="attempt log")
 
     async def close(self) -> None:
-        """Write what is left. Raises StoreError."""
+        """Write the remaining records. Raises StoreError."""
         if self._task is not None:
             self._closing = True
             self._full.set()
@@ -92,7 +95,7 @@ class AttemptLog:
                 await asyncio.wait_for(self._full.wait(), self._window)
             self._full.clear()
             self._window = min(2 * self._window, LONGEST_WINDOW)
-            with suppress(StoreError):  # the next window tries again, and `close` tells
+            with suppress(StoreError):  # the next window tries again, and `close` raises
                 await self._flush()
 
     async def _flush(self) -> None:

@@ -12,9 +12,9 @@ from treadle.primitives.errors import StoreError
 from .ledger import Fenced, Ledger, Record
 
 WINDOW = 0.05
-"""Seconds that records gather before they are written, unless somebody waits for them."""
+"""Seconds that records are buffered before a write, unless a caller of `synced` waits for them."""
 TRIES = 5
-"""Times a passing store error is tried again before the segment fails."""
+"""Attempts to write on a passing store error before the segment fails."""
 
 
 class LedgerWriter:
@@ -32,7 +32,7 @@ class LedgerWriter:
         self._task = spawn(self._write_behind(), name="ledger writer")
 
     def append(self, *records: Record) -> None:
-        """Raises what broke the ledger, if anything has."""
+        """Buffer records. Raises the error that broke the ledger, if there is one."""
         if self._error is not None:
             raise self._error
         self.ledger.append(*records)
@@ -41,7 +41,7 @@ class LedgerWriter:
 
     @property
     def mark(self) -> int:
-        """How much was appended so far; `wrote(mark)` tells when it is safe."""
+        """The number of records appended so far. `wrote(mark)` returns whether they are written."""
         return self._appended
 
     def wrote(self, mark: int) -> bool:
@@ -49,7 +49,7 @@ class LedgerWriter:
         return self._written >= mark
 
     async def synced(self) -> None:
-        """Return once everything appended so far is written. Raises Fenced or StoreError when it cannot be."""
+        """Return once all records appended so far are written. Raises Fenced or StoreError when they cannot be."""
         if self._error is not None:
             raise self._error
         if not self.ledger.dirty and not self._busy:
@@ -61,7 +61,7 @@ class LedgerWriter:
         await waiter
 
     async def close(self) -> None:
-        """Write what is left, as far as that is possible."""
+        """Write the remaining records, as far as that is possible."""
         try:
             with suppress(StoreError, Fenced):
                 await self.synced()
@@ -84,7 +84,7 @@ class LedgerWriter:
             self._written = self._written if error else mark
             if error is not None:
                 self._error = error
-                waiters += self._waiters  # who came while it was being written must hear of it too
+                waiters += self._waiters  # waiters that came during the write must get the error too
             for waiter in waiters:
                 if not waiter.done():
                     waiter.set_exception(error) if error else waiter.set_result(None)

@@ -1,14 +1,18 @@
-"""The ledger: what is committed, in one atomic chain of records.
+"""The ledger: the committed partitions, in one atomic chain of records.
 
-A ledger is a chain of numbered objects, each made with create-if-absent and sealed with the run's key. The number
-makes the order total: of two writers that want the same number one wins, and the other reads what it lost to. A writer
-opens an **epoch** by appending an epoch record; a writer that finds a higher epoch at its next number is fenced and
-stops, and whatever it had not appended by then was never committed. So two dispatchers on one segment are harmless (a
-stalled driver, a late heartbeat), on any store with create-if-absent, and no lock is held by anyone who could sleep.
-The idea is the optimistic log of Delta Lake (Armbrust et al., VLDB 2020); docs/decisions/0004 says why not one file.
+A ledger is a chain of numbered objects. Each is created with create-if-absent and sealed with the run's key. The number
+makes the order total: if two writers want the same number, one wins, and the other reads the winner's object.
 
-Records are grouped: `append` buffers, `flush` writes one object. On a file store an object is synced before it is
-linked, so a record that `flush` returned from survives a power loss.
+A writer opens an **epoch** by appending an epoch record. A writer that finds a higher epoch at its next number is
+fenced and stops; records that it had not appended by then were never committed. So two dispatchers on one segment are
+harmless (a stalled driver, a late heartbeat), on any store with create-if-absent, and no process holds a lock that
+could outlast it.
+
+The idea is the optimistic log of Delta Lake (Armbrust et al., VLDB 2020). docs/decisions/0004 gives the reasons against
+one file.
+
+Records are grouped: `append` buffers, `flush` writes one object. A file store syncs an object before it links it, so a
+record survives a power loss once `flush` has returned.
 """
 
 from __future__ import annotations
@@ -31,17 +35,17 @@ from ...scheduler.instructions import Data
 
 
 class Epoch(Struct, frozen=True, tag="epoch"):
-    """A writer takes over; every earlier writer is fenced."""
+    """A writer takes over. Every earlier writer is fenced."""
 
     epoch: int
     writer: str
     resumption: int
-    """A person's resume gives failed partitions a fresh budget of attempts."""
+    """The number of resumptions by a user. Each gives failed partitions a fresh budget of attempts."""
     time: float
 
 
 class Expected(Struct, frozen=True, tag="expected"):
-    """The segment opened with so many partitions."""
+    """The segment opened with this number of partitions."""
 
     segment: str
     partitions: int
@@ -49,7 +53,7 @@ class Expected(Struct, frozen=True, tag="expected"):
 
 
 class Started(Struct, frozen=True, tag="started"):
-    """Attempts began; on disk before they run only where that matters (see SegmentRun.ready)."""
+    """Attempts began. It is on disk before they run only for segments that need it (see SegmentRun.ready)."""
 
     segment: str
     attempts: dict[int, int]
@@ -78,7 +82,7 @@ class Failed(Struct, frozen=True, tag="failed"):
     message: str
     final: bool
     spent: bool
-    """Whether it counts against maximumAttempts."""
+    """Whether the attempt counts against maximumAttempts."""
 
 
 class Lost(Struct, frozen=True, tag="lost"):
@@ -87,17 +91,17 @@ class Lost(Struct, frozen=True, tag="lost"):
     segment: str
     partitions: tuple[int, ...]
     anew: bool = False
-    """A person has the segment run again; what follows is no repair of it."""
+    """True: a user has the segment run again, so the attempts that follow are not a repair."""
 
 
 class Closed(Struct, frozen=True, tag="closed"):
-    """The segment's committed set is final (within a loop; elsewhere the manifest says so)."""
+    """The segment's committed set is final. Used within a loop; elsewhere the manifest records it."""
 
     segment: str
 
 
 class Iterated(Struct, frozen=True, tag="iterated"):
-    """An iteration of a loop is over; the state that the next one starts from."""
+    """An iteration of a loop is over, with the state from which the next one starts."""
 
     loop: str
     iteration: int
@@ -118,7 +122,7 @@ class Entry(Struct, frozen=True, array_like=True):
 
 
 class Fenced(TreadleError):
-    """Another dispatcher has taken over this ledger; this one must stop without claiming anything."""
+    """Another dispatcher has taken over this ledger. This one must stop and commit nothing more."""
 
     def __init__(self, prefix: str, epoch: int) -> None:
         super().__init__(f"{prefix}: epoch {epoch} has taken over", "nothing to do: the newer dispatcher carries on")
@@ -128,15 +132,15 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def read(store: Store, prefix: str, key: bytes) -> list[Record]:
-    """Every record of the chain, in order; for those who only look."""
+    """Every record of the chain, in order. For readers that do not write."""
     return read_from(store, prefix, key, 0)[0]
 
 
 def read_from(store: Store, prefix: str, key: bytes, number: int) -> tuple[list[Record], int]:
-    """The records of objects from `number` on, and the number of the one that will follow.
+    """The records of the objects from `number` on, and the number of the next object.
 
-    The chain has no gaps, so as many follow as are listed, whichever those are: a listing may lag behind, or have been
-    made while others wrote.
+    Only the count of the listed objects is used. The chain has no gaps, so their numbers follow from it, although a
+    listing may lag behind or overlap with writes.
     """
     stop = number + sum(int(info.name.rsplit("/", 1)[1]) >= number for info in store.list(f"{prefix}/ledger/"))
     return [record for one in range(number, stop) for record in _read_one(store, prefix, key, one).records], stop
@@ -156,7 +160,7 @@ class Ledger:
         self.records = self._take_over(resumption)
 
     def append(self, *records: Record) -> None:
-        """Buffer records; they count after the next `flush`."""
+        """Buffer records. They count after the next `flush`."""
         with self._swap:
             self._pending.extend(records)
 
@@ -165,7 +169,8 @@ class Ledger:
         return bool(self._pending)
 
     def flush(self) -> None:
-        """Write what is buffered as one object. Raises Fenced after a newer epoch, StoreError when it cannot write."""
+        """Write the buffered records as one object. Raises Fenced after a newer epoch, and StoreError when it cannot
+        write."""
         with self._swap:
             batch, self._pending = self._pending, []
         try:
@@ -188,7 +193,7 @@ class Ledger:
                 return [*records, epoch]
 
     def _write(self, batch: list[Record]) -> None:
-        """Write a batch and empty it; what is left in it after an error was not written, as far as is known."""
+        """Write a batch and empty it. After an error, the records still in it are taken as not written."""
         while batch:
             written = len(batch)
             if not self._create(Entry(self.epoch, self._writer, tuple(batch))):
@@ -197,7 +202,8 @@ class Ledger:
             del batch[:written]
 
     def _written_before(self, number: int) -> int:
-        """Records of an object of ours whose answer got lost on the way."""
+        """The number of records in an object of this writer whose answer got lost. Raises Fenced for another writer's
+        object."""
         winner = _read_one(self._store, self._prefix, self._key, number)
         if winner.writer != self._writer:
             raise Fenced(self._prefix, winner.epoch)

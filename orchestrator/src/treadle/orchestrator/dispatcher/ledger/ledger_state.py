@@ -1,4 +1,4 @@
-"""What a segment's ledger records add up to. Pure."""
+"""The state of a segment that follows from its ledger records. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class SegmentHistory:
 
     expected: int | None = None
     opened: float | None = None
-    """Seconds since the epoch; a stage's deadline counts from here, afresh in each resumption. None: from now on."""
+    """Seconds since the epoch. A stage's deadline counts from here, afresh in each resumption. None: it counts from
+    now."""
     committed: dict[int, Outcome] = field(default_factory=dict)
     starts: dict[int, int] = field(default_factory=dict)
     """partition -> number of its newest attempt."""
@@ -33,7 +34,7 @@ class SegmentHistory:
     """Partitions whose newest attempt a dead driver left without an outcome."""
     closed: bool = False
     frozen: set[int] = field(default_factory=set)
-    """Partitions that it had when the first of its blocks was lost: a quorum is met once, by these for ever."""
+    """The committed partitions when the first block was lost. A quorum is met once, by these partitions for ever."""
     resumption: int = 0
     _open: set[int] = field(default_factory=set)
 
@@ -85,7 +86,7 @@ class SegmentHistory:
 
 
 def copied(outcome: Outcome) -> Outcome:
-    """The outcome, its block in the store as well."""
+    """The outcome with the store added to its block's locations."""
     block = outcome.block
     if block is None or "store" in block.locations:
         return outcome
@@ -94,13 +95,13 @@ def copied(outcome: Outcome) -> Outcome:
 
 
 def lost_partitions(outcomes: Iterable[Outcome], blocks: Iterable[str]) -> tuple[int, ...]:
-    """Partitions whose committed block is among `blocks`; one already made again is not."""
+    """The partitions whose committed block is among `blocks`. A recomputed partition has another block."""
     wanted = set(blocks)
     return tuple(one.partition for one in outcomes if one.block is not None and one.block.name in wanted)
 
 
 def replay(records: Iterable[Record], segment: str) -> SegmentHistory:
-    """The history of one segment, out of a chain that may hold several."""
+    """The history of one segment. The chain may hold the records of several segments."""
     history = SegmentHistory()
     for record in records:
         history.apply(record, segment)

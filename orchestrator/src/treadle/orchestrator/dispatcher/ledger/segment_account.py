@@ -1,4 +1,4 @@
-"""The account of a segment in a ledger: what is on record of it, and how more gets there."""
+"""The account of a segment in a ledger: its records so far, and the writer of further ones."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from .ledger_state import SegmentHistory, lost_partitions
 
 @dataclass
 class Account:
-    """Of one segment, or of a task group of it, which has a ledger of its own."""
+    """The account of one segment, or of one of its task groups. A task group has its own ledger."""
 
     name: str
-    """The segment, as it is called in the loops around it."""
+    """The segment's name within its loops."""
     writer: LedgerWriter
     history: SegmentHistory
     group: int = -1
-    """-1: all of it."""
+    """The task group. -1: the whole segment."""
     pace: float = 0.0
-    """Seconds that its partitions took before; 0: not known."""
+    """Seconds that a partition took before. 0: not known."""
 
     def enter(self, *records: Record) -> None:
-        """In one object of the ledger, and in the history: a loop does not read it anew to take a segment up again."""
+        """Add records to one object of the ledger and to the history, so that a loop need not reread the ledger."""
         self.writer.append(*records)
         for record in records:
             self.history.apply(record, self.name)
 
     def take_back(self, blocks: Iterable[str]) -> tuple[int, ...]:
-        """Commits whose blocks are gone no longer count; their partitions. Those made again since are others."""
+        """Take back the commits whose blocks are gone. Returns their partitions, without those recomputed since."""
         lost = lost_partitions(self.history.committed.values(), blocks)
         if lost:
             self.enter(Lost(self.name, lost))
