@@ -15,7 +15,7 @@ UNIT := tests/dsl --ignore tests/dsl/test_evaluation.py tests/orchestrator/plann
 
 SYSTEM_PACKAGES := iproute2 iptables docker-compose default-jre-headless maven
 
-.PHONY: demo unit test explore system-packages check compiled format chaos fuzz bench workloads isolated pythons corners clean
+.PHONY: demo unit test explore system-packages check compiled docs format chaos fuzz bench workloads isolated pythons corners clean
 
 ## demo: count the words of Python's own standard library
 demo: .venv/ready
@@ -50,6 +50,11 @@ check: .venv/ready
 compiled: .venv/ready
 	$(BIN)/python -m compileall -q primitives/src executors/src dsl/src orchestrator/src
 	-env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -qq --collect-only >/dev/null
+
+## docs: the site, in build/docs: from docs/, the other Markdown files and docstrings; a broken link or name fails it
+docs: .venv-docs/ready
+	.venv-docs/bin/sphinx-build --quiet --fail-on-warning --keep-going --fresh-env --builder html --conf-dir docs . build/docs
+	@echo 'open build/docs/index.html'
 
 ## format: let ruff write the layout
 format: .venv/ready
@@ -92,5 +97,9 @@ corners: .venv/ready
 	$(BIN)/uv sync --quiet --frozen --all-packages --all-extras
 	@touch $@
 
+.venv-docs/ready: .venv/ready
+	UV_PROJECT_ENVIRONMENT=.venv-docs $(BIN)/uv sync --quiet --frozen --all-packages --no-default-groups --group docs
+	@touch $@
+
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-docs build/docs .mypy_cache .ruff_cache .pytest_cache .hypothesis
