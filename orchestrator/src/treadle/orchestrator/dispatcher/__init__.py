@@ -1,10 +1,10 @@
 """From a planned segment to committed partitions. A folder imports only from the folders below it (import-linter).
 
-segments    segments, gangs, wide segments and loops under way: asyncio shells that carry out the decisions
-driver_context  the driver process: the runs that it has open, the slots that they share, the coordinator of its gangs
-blocks      blocks: served to other hosts, copied to the store, removed, and named when they are lost
-tasks       the inputs of tasks, and the totals of their outcomes
-decisions   which partition runs next, and what an ended attempt means: pure state machines
-ledger      the ledger of a segment, its state, and the log of its attempts
-orders      the orders and the progress of an activity
+segments        segments, gangs, wide segments and loops: asyncio shells that carry out the decisions
+driver_context  the driver process: its open runs, the slots that they share, the coordinator of its gangs
+blocks          blocks: served to other hosts, copied to the store, removed, and named when they are lost
+tasks           the inputs of tasks, and the totals of their outcomes
+decisions       the next partition, and the consequence of an ended attempt: pure state machines
+ledger          the ledger of a segment, its state, and the log of its attempts
+orders          the orders and the progress of an activity
 """

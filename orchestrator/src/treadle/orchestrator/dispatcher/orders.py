@@ -1,4 +1,4 @@
-"""What an activity is told, and what it shows: plain values, for who has nothing else of the dispatcher to load."""
+"""The orders and the progress of an activity: plain values, importable without the rest of the dispatcher."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class Orders(Struct, frozen=True):
-    """What the workflow tells an activity beside the node itself."""
+    """The workflow's orders for an activity, besides the node."""
 
     bindings: dict[str, Any] = {}
     repair: tuple[str, ...] = ()
@@ -17,11 +17,11 @@ class Orders(Struct, frozen=True):
     resumption: int = 1
     assume: Literal["", "done", "retry"] = ""
     since: float = 0.0
-    """Of a task group: when the first one of its node began, in seconds since the epoch."""
+    """For a task group: the start of its node's first group, in seconds since the epoch."""
 
 
 def environment(sealed: Mapping[str, Any], bindings: Mapping[str, Any]) -> dict[str, Any]:
-    """What expressions read: values of a message never replace those that were sealed at submit."""
+    """The variables of expressions. Values of a message never replace values sealed at submit."""
     return {**bindings, **sealed}
 
 
@@ -37,6 +37,6 @@ class Progress(Struct, frozen=True):
     size: int
     """Bytes of blocks and parts so far."""
     group: int = -1
-    """A task group of the segment, whose partitions these are; -1: all of them are."""
+    """The task group that the counts are for. -1: the whole segment."""
     total: int = 0
-    """Of a group: partitions of the segment."""
+    """For a group: the number of partitions of the segment."""

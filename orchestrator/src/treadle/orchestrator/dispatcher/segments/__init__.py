@@ -1,1 +1,1 @@
-"""Segments under way: the asyncio shells between decisions, slots, ledger and store."""
+"""Running segments: the asyncio shells between decisions, slots, ledger and store."""

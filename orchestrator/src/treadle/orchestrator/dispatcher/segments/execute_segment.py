@@ -1,4 +1,4 @@
-"""A segment from its ledger to its manifest: what one activity does. Loops use the same steps on a shared ledger."""
+"""The work of one segment activity, from ledger to manifest. Loops use the same steps on a shared ledger."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class Desk:
-    """What an activity shows and is told while it runs."""
+    """The state that a running activity shows, and the drain order that it receives."""
 
     def __init__(self) -> None:
         self._runs: list[SegmentRun] = []
@@ -45,7 +45,7 @@ class Desk:
         return [run.progress() for run in self._runs]
 
     def drain(self) -> None:
-        """Start nothing more, be it shown already or later; what runs may end."""
+        """Start no more attempts, in segments shown now or later. Running attempts may end."""
         self._draining = True
         for run in self._runs:
             run.drain()
@@ -62,7 +62,8 @@ class Desk:
 
 
 async def run_segment(run: Run, segment: Segment, orders: Orders, desk: Desk) -> Summary | Unclosed:
-    """Close the segment, or find it closed; of a wide one put its groups together, or say which are not closed.
+    """Close the segment, or find it closed. A wide segment is assembled from its groups, or its open groups are
+    returned.
 
     Raises SegmentFailed, BlocksLost, Fenced, StoreError.
     """
@@ -80,9 +81,10 @@ async def run_segment(run: Run, segment: Segment, orders: Orders, desk: Desk) ->
 
 
 async def run_group(run: Run, segment: Segment, group: int, orders: Orders, desk: Desk) -> None:
-    """Close a task group of a wide segment, or find it closed. Raises what `run_segment` raises.
+    """Close a task group of a wide segment, or find it closed. Raises the errors of `run_segment`.
 
-    Its ledger and its manifest hold its own partitions; what they read and make is as in the segment as a whole.
+    The group's ledger and manifest hold only its own partitions. Its inputs and outputs are the same as in the whole
+    segment.
     """
     name = run.scope.segment(segment.id)
     generation = (await asyncio.to_thread(run.files.closed_groups, name)).get(group, 0)
@@ -98,7 +100,8 @@ async def run_group(run: Run, segment: Segment, group: int, orders: Orders, desk
 
 
 def _alone(segment: Segment) -> Segment:
-    """As one task group judges it: percentages are of all groups, and judged when they are put together."""
+    """The segment as one task group checks it, without percentages: those are of all groups, and checked at
+    assembly."""
     tolerated = {stage: replace(one, percent=-1.0) for stage, one in segment.tolerated.items()}
     return replace(segment, tolerated=tolerated)
 
@@ -111,12 +114,12 @@ async def _run(
     close: Callable[[Manifest], Awaitable[T]],
     group: int = -1,
 ) -> T:
-    """What the ledger has not got yet, or what of it is lost; then `close`, while it is still shown."""
+    """Run the partitions that the ledger lacks or has lost, then call `close` while progress is still shown."""
     name = run.scope.segment(segment.id)
     prefix = run.files.segment(name) if group < 0 else run.files.group_ledger(name, group)
     ledger = await asyncio.to_thread(Ledger, run.site.store, prefix, run.files.key, orders.resumption)
     history = replay(ledger.records, name)
-    if not history.frozen:  # what is made again has a deadline of its own
+    if not history.frozen:  # a repair has a deadline of its own
         history.opened = orders.since or history.opened  # it counts from the first group on
     async with writing(ledger) as (writer, watch):
         account = Account(name, writer, history, group)
@@ -130,8 +133,10 @@ async def _run(
 
 
 async def prepare(run: Run, segment: Segment, scope: Scope, orders: Orders, account: Account) -> SegmentRun:
-    """See `SegmentRun`. Raises SegmentFailed when the segment's program cannot be made, such as a template over null,
-    or when its executor does not start.
+    """The run of a segment (see `SegmentRun`).
+
+    Raises SegmentFailed when the segment's program cannot be made (for example a template over null), or when its
+    executor does not start.
     """
     try:
         pool = await run.site.pools.ready(segment.policy.executor)
@@ -143,7 +148,7 @@ async def prepare(run: Run, segment: Segment, scope: Scope, orders: Orders, acco
 
 @contextlib.asynccontextmanager
 async def writing(ledger: Ledger) -> AsyncIterator[tuple[LedgerWriter, Callable[[SegmentRun], None]]]:
-    """A writer whose failure stops every segment run that is watched, for as long as somebody else holds it."""
+    """A writer whose failure stops every watched segment run. Watched runs are referenced weakly."""
     watched = WeakSet[SegmentRun]()
 
     def failed(error: BaseException) -> None:
@@ -158,9 +163,10 @@ async def writing(ledger: Ledger) -> AsyncIterator[tuple[LedgerWriter, Callable[
 
 
 def assume(history: SegmentHistory, what: str, segment: Segment, graph: Graph) -> None:
-    """A person has looked at the attempts whose outcome nobody knew.
+    """Apply the user's decision about attempts with an unknown outcome.
 
-    Raises SegmentFailed for `done` where the records of those attempts would be missed: nobody has them any more.
+    Raises SegmentFailed for `done` if the segment has readers or an output, since the records of those attempts are
+    lost.
     """
     missed = segment.output is not None or any(segment.id in node.data for node in graph.walk())
     if what == "done" and history.cut_off and missed:

@@ -1,4 +1,4 @@
-"""How a segment ends that does not close."""
+"""The ways in which a segment ends without closing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...scheduler.instructions import Problem
 
 
 class SegmentFailed(Exception):
-    """The segment cannot close; committed partitions stay committed."""
+    """The segment cannot close. Committed partitions stay committed."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.message)
@@ -18,12 +18,12 @@ class SegmentFailed(Exception):
 
     @classmethod
     def by(cls, error: TreadleError, node: str) -> Self:
-        """An error of treadle's own stopped the node, outside of its tasks."""
+        """The failure of a node by one of treadle's own errors, outside of its tasks."""
         return cls(Problem(kind_of(error), str(error), node))
 
 
 def kind_of(error: TreadleError) -> FailureClass:
-    """Who must act: in doubt, the user."""
+    """The failure class of an error. The default is the user's error."""
     match error:
         case CorruptError():
             return FailureClass.CORRUPT
@@ -35,7 +35,7 @@ def kind_of(error: TreadleError) -> FailureClass:
 
 
 class BlocksLost(Exception):
-    """Input blocks have no readable location; their producers must run again."""
+    """Input blocks have no readable location. Their producers must run again."""
 
     def __init__(self, blocks: set[str]) -> None:
         super().__init__(f"{len(blocks)} blocks lost")
@@ -43,4 +43,4 @@ class BlocksLost(Exception):
 
 
 class Stopped(Exception):
-    """The segment was drained as told; it can be taken up again."""
+    """The segment was drained by order. It can be resumed."""

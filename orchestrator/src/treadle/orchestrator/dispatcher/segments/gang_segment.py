@@ -1,4 +1,4 @@
-"""The segment of a gang: what `segment` does for partitions, done for all of them at once."""
+"""The segment of a gang: a `SegmentRun` for all partitions at once."""
 
 from __future__ import annotations
 
@@ -22,23 +22,26 @@ from .segment import SegmentRun
 
 _log = logging.getLogger(__name__)
 CHANNEL_SECONDS = 60.0
-"""How long an operation of a channel may take where the stage has no `timeout`, which is the bound of any other."""
+"""The time limit of a channel operation when the stage has no `timeout`."""
 
 
 class GangRun(SegmentRun):
-    """Commits all partitions in one object of the ledger. Where a part of them is lost, all of them run again."""
+    """Commits all partitions in one object of the ledger. If a part of them is lost, all of them run again."""
 
     _core: GangDispatch
     _address = _gang = ""
     _folders: tuple[str, ...] = ()
-    """Of the gangs so far."""
+    """The folders of the gangs so far."""
     _ending: asyncio.TimerHandle | None = None
-    """Ends the others when the cause of a failure does not show."""
+    """Ends the other members if the cause of a failure is not reported."""
 
     # -- set-up
 
     def _dispatch(self) -> GangDispatch:
-        """Without a limit: a gang has its size. Raises UsageError when there are not as many partitions or slots."""
+        """A dispatch without `maxConcurrency`, since a gang's size is fixed.
+
+        Raises UsageError when the number of partitions differs from the gang's size, or there are too few slots.
+        """
         self._check()
         if 0 < len(self._committed) < len(self._inputs):
             self._account.enter(Lost(self.name, tuple(self._committed)))
@@ -75,7 +78,7 @@ class GangRun(SegmentRun):
                 if self._run.site.host is not None:
                     await asyncio.to_thread(self._remove_rests, self._run.site.host)
 
-    # -- what the pool calls
+    # -- called by the pool
 
     def together(self) -> int:
         return self._core.wanted(time.monotonic())
@@ -89,7 +92,8 @@ class GangRun(SegmentRun):
     # -- parts
 
     def _left(self, host: HostFolder) -> tuple[str, ...]:
-        """Folders of gangs under a driver that died: they go with this one's. Blocking."""
+        """Folders of gangs that ran under a dead driver. They are removed together with this run's folders.
+        Blocking."""
         parent, _, name = folder_of(self.name).rpartition("/")
         try:
             found = host.folders(self._run.blocks.on_host(parent))
@@ -98,7 +102,7 @@ class GangRun(SegmentRun):
         return tuple(f"{parent}/{one}" for one in found if one.startswith(f"{name}#"))
 
     def _remove_rests(self, host: HostFolder) -> None:
-        """What members that were killed have left of their channels in shared memory. Blocking."""
+        """Remove the channels that killed members have left in shared memory. Blocking."""
         try:
             for folder in self._folders:
                 host.delete_folder(self._run.blocks.on_host(folder))
@@ -106,7 +110,7 @@ class GangRun(SegmentRun):
             _log.warning("what channels have left in shared memory goes with its run: %s", error)
 
     def _started(self, assignment: Assignment) -> None:
-        """On record for all when the first one is, so that a dead driver never leaves a part of a gang."""
+        """Record the start of all members with the first one, so that a dead driver never leaves a part of a gang."""
         (attempt,) = assignment.attempts
         if attempt.partition == 0:
             self._account.enter(Started(self.name, dict.fromkeys(range(self._core.size), attempt.number)))

@@ -1,9 +1,8 @@
-"""A loop inside one activity: the scheduler over its body, once for each iteration, on one shared ledger.
+"""A loop inside one activity: the scheduler runs over its body, once for each iteration, on one shared ledger.
 
-Nested loops share the outermost loop's ledger. The chain's order makes waiting for the disk unnecessary between the
-segments of a body: what a record builds on stands before it. A block that is lost takes the loop back to the iteration
-that made it; everything that is still committed is found in the ledger and passes at once, so there is no second way
-through a loop.
+Nested loops share the outermost loop's ledger. Between the segments of a body no wait for the disk is necessary: the
+chain's order puts the input's records first. A lost block takes the loop back to the iteration that made it. Everything
+still committed is found in the ledger and passes at once, so a loop needs no separate code path for repairs.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ from .segment import SegmentRun
 
 
 async def run_loop(run: Run, loop: Loop, orders: Orders, desk: Desk) -> Summary:
-    """Finish the loop, or find it finished. Raises what `run_segment` raises."""
+    """Finish the loop, or find it finished. Raises the errors of `run_segment`."""
     name = run.scope.segment(loop.id)
     known = await asyncio.to_thread(run.files.find, LoopResult, f"segments/{name}/result")
     if known is not None and not orders.repair:
@@ -76,7 +75,7 @@ async def run_loop(run: Run, loop: Loop, orders: Orders, desk: Desk) -> Summary:
 
 
 def _publish(run: Run, segment: str) -> None:
-    """Make a manifest of the loop readable for those outside; a newer one after a repair."""
+    """Publish a manifest of the loop for readers outside it. After a repair, publish the newer one."""
     manifest = run.manifest(segment)
     newest = run.files.manifest(segment)
     if newest is None or newest != manifest:
@@ -137,7 +136,7 @@ class _LoopRunner:
         self._iterated: dict[tuple[str, int], Iterated] = {}
         self._pace: dict[str, float] = {}
         self._repairs = Counter[str]()
-        """Times that a segment's blocks were lost."""
+        """Number of times that a segment's blocks were lost."""
         self._read(writer.ledger.records)
 
     def _read(self, records: list[Record]) -> None:
@@ -167,7 +166,7 @@ class _LoopRunner:
         return await self._loop(loop, self._run.scope, self._orders.bindings)
 
     async def _loop(self, loop: Loop, scope: Scope, bindings: Mapping[str, Any]) -> LoopResult:
-        """Every iteration, and again from where a lost block was made."""
+        """Run every iteration. After the loss of a block, run again from the iteration that made it."""
         name = scope.segment(loop.id)
         env = {**environment(self._run.env, bindings), "state": dict(scope.scalars)}
         while True:
@@ -290,9 +289,9 @@ class _LoopRunner:
         self._run.know(manifest)
 
     def _take_back(self, blocks: tuple[str, ...]) -> None:
-        """Commits whose blocks are gone no longer count; iterations from there on are gone through again.
+        """Take back the commits whose blocks are gone, and forget the iterations from there on, so that they run again.
 
-        Raises SegmentFailed where that goes on and on.
+        Raises SegmentFailed when the blocks of a segment were lost MAXIMUM_REPAIRS times.
         """
         for name, history in self._histories.items() if blocks else ():
             if not Account(name, self._writer, history).take_back(blocks):
@@ -305,7 +304,8 @@ class _LoopRunner:
                 raise SegmentFailed(Problem(FailureClass.UNREACHABLE, text, name))
 
     def _reopen(self, segment: str) -> None:
-        """`a-3/b-2/x`: iterations of `a` from 3 on and of `a-3/b` from 2 on."""
+        """Forget the iterations from this segment's on. For `a-3/b-2/x`: iterations of `a` from 3 and of `a-3/b` from
+        2."""
         path = segment.split("/")
         for depth in range(len(path) - 1):
             loop, _, iteration = "/".join(path[: depth + 1]).rpartition("-")

@@ -1,4 +1,4 @@
-"""What one activity does for a node of the run's own graph, whatever the node is."""
+"""The work of one activity for a node of the run's own graph: a segment, a task group or a loop."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .wide_segment import Unclosed
 
 
 async def run_node(run: Run, node: Segment | Loop, group: int, orders: Orders, desk: Desk) -> Summary | Unclosed | None:
-    """Finish the node, or a task group of it (-1: all), or find it finished; None: the group is closed.
+    """Finish the node, or a task group of it (-1: all), or find it finished. None: the group is closed.
 
     Raises SegmentFailed, BlocksLost, Stopped; Fenced, StoreError, InternalError.
     """

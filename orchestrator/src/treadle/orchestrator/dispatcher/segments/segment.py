@@ -1,4 +1,4 @@
-"""One segment under way: the dispatch core between slots, ledger and store. A thin asyncio shell."""
+"""One running segment: the dispatch core between slots, ledger and store. A thin asyncio shell."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from .failed_segment import BlocksLost, SegmentFailed, Stopped
 
 
 class SegmentRun:
-    """Runs expected minus committed, until the committed set is whole. Use once."""
+    """Runs the expected partitions minus the committed ones, until the committed set is complete. Use once."""
 
     def __init__(
         self,
@@ -45,16 +45,16 @@ class SegmentRun:
         account: Account,
         pool: SlotPool,
     ) -> None:
-        """Raises UsageError when its program cannot be made."""
+        """Raises UsageError when the segment's program cannot be made."""
         self._run, self._segment, self._account, self._limit = run, segment, account, orders.limit
         self._writer, self._history = account.writer, account.history
         self._in_loop = bool(scope.iterations)
-        """Then its end need not wait for the ledger, which is the loop's."""
+        """True: the ledger is the loop's, and the segment's end need not wait for it."""
         self.name = account.name
         self._unique = self._unique_name()
         self._inputs = feed_inputs(segment.feed, scope, run.manifest, run.loop)
         self._mine = bounds_of(account.group, len(self._inputs), segment.group)
-        """The partitions that are to be run here."""
+        """The partitions to run here."""
         env = {**environment(run.env, orders.bindings), "state": {**orders.bindings.get("state", {}), **scope.scalars}}
         find = run.broadcast_finder(segment.broadcasts, scope)
         self._program = program_of(segment, self.name, env, find, len(self._inputs), self._sources())
@@ -73,12 +73,14 @@ class SegmentRun:
     # -- set-up
 
     def _unique_name(self) -> str:
-        """Like no other that the segment has or had; after a repair a loop runs it again in the same epoch."""
+        """A name that no other run of the segment has or had. After a repair, a loop runs a segment again in the same
+        epoch."""
         name = f"{self._writer.ledger.epoch:06d}.{self._writer.mark:08d}"
         return name if self._account.group < 0 else f"{self._account.group}-{name}"
 
     def _sources(self) -> int:
-        """Blocks that are read, where one partition reads them all; nobody asks elsewhere."""
+        """The number of blocks that the segment reads, if a single partition reads them all; otherwise 0, as it is not
+        needed."""
         return len(slices_of(self._inputs[0])) if len(self._inputs) == 1 else 0
 
     def _dispatch(self) -> Dispatch:
@@ -124,7 +126,7 @@ class SegmentRun:
         return math.ceil(share * len(self._inputs) / 100) if share < 100 else 0
 
     def _preferred(self, partitions: list[int]) -> dict[int, str]:
-        """Partitions whose input a slot has decoded already."""
+        """Partition -> the slot that has already decoded its input."""
         found = {}
         for partition in partitions:
             first = next(iter(slices_of(self._inputs[partition])), None)
@@ -136,9 +138,9 @@ class SegmentRun:
     # -- the run
 
     async def run(self) -> Manifest:
-        """The whole committed set. Raises SegmentFailed, BlocksLost, Fenced; Stopped after `drain`.
+        """Returns the whole committed set. Raises SegmentFailed, BlocksLost, Fenced; Stopped after `drain`.
 
-        Cancelled: running attempts are killed.
+        If it is cancelled, running attempts are killed.
         """
         if self._history.expected is None:
             self._account.enter(Expected(self.name, len(self._mine), time.time()))
@@ -156,7 +158,7 @@ class SegmentRun:
         return self._manifest()
 
     async def _judge(self) -> None:
-        """Raises what keeps the segment from closing."""
+        """Raises the error that keeps the segment from closing, if there is one."""
         if self._error is not None:
             raise self._error
         if not self._in_loop or self._core.problem():
@@ -170,7 +172,7 @@ class SegmentRun:
             raise Stopped
 
     def drain(self) -> None:
-        """Hand out nothing more; what runs may end and commit."""
+        """Start no more attempts. Running attempts may end and commit."""
         self._core.stop()
         self._settle()
 
@@ -188,7 +190,7 @@ class SegmentRun:
         )
 
     def stop_with(self, error: BaseException) -> None:
-        """The ledger broke, or another dispatcher took over: claim nothing more."""
+        """Commit nothing more, because the ledger broke or another dispatcher took over."""
         self._error = self._error or error
         self._core.stop()
         self._done.set()
@@ -209,7 +211,11 @@ class SegmentRun:
             await self._remove_losers()
 
     async def _remove_losers(self) -> None:
-        """Only once it is on record who won: a successor may have other winners. Raises Fenced, StoreError."""
+        """Remove the blocks of losing attempts, once the winners are on record. Before that, a successor may have other
+        winners.
+
+        Raises Fenced, StoreError.
+        """
         won = {partition: self._committed[partition] for partition in self._core.twice & self._committed.keys()}
         if won and self._error is None:
             await self._writer.synced()
@@ -221,7 +227,7 @@ class SegmentRun:
         opened = self._history.opened or time.time()
         return asyncio.get_running_loop().time() + opened + self._segment.policy.deadline - time.time()
 
-    # -- what the pool calls
+    # -- called by the pool
 
     def together(self) -> int:
         return 1
@@ -233,7 +239,7 @@ class SegmentRun:
         return self._assigned(self._core.backup(slot, time.monotonic()))
 
     async def ready(self) -> None:
-        """Attempts are on record before they start where a dead driver must be able to count them."""
+        """Wait until the attempts are on record, if a dead driver must be able to count them."""
         if self._writer.ledger.epoch > 1 or not self._segment.policy.idempotent:
             await self._writer.synced()
 
@@ -292,7 +298,7 @@ class SegmentRun:
             self._run.read_by(one.name, slot)
 
     def _commit(self, *outcomes: Outcome) -> None:
-        """All of them or none."""
+        """Commit all of the outcomes or none."""
         kept = [msgspec.structs.replace(outcome, log=b"") for outcome in outcomes]
         self._account.enter(*(Committed(self.name, outcome) for outcome in kept))
         self._size += sum(map(size_of, kept))
@@ -326,7 +332,7 @@ class SegmentRun:
             self._note_hosts(known)
 
     def _note_hosts(self, failure: Failure) -> None:
-        """Hosts that took blocks with them: later plans count them."""
+        """Report the hosts that were lost with blocks. Later plans count them."""
         if self._run.site.hosts is not None:
             self._run.site.hosts.took(failure.lost, slices_of(self._inputs[failure.partition]))
 
@@ -352,11 +358,12 @@ class SegmentRun:
 
     @property
     def _stage(self) -> str:
-        """The stage that the segment is for: its last, or the one that it only reads the input of (`total.in`)."""
+        """The stage to name in errors: the segment's last, or the stage whose input alone it reads (`total.in`)."""
         return self._segment.stages[-1] if self._segment.stages else self._segment.id.partition(".")[0]
 
     def _lost_with_them(self) -> set[str]:
-        """What else this segment has yet to read is gone: blocks seldom get lost alone, and are made again together."""
+        """Further lost blocks that this segment has yet to read. Blocks are seldom lost alone, and are best remade
+        together."""
         missing = (index for index in self._mine if index not in self._committed)
         return self._run.blocks.lost(one for index in missing for one in slices_of(self._inputs[index]))
 
@@ -364,7 +371,7 @@ class SegmentRun:
         return len(self._committed) >= (self._quorum() or len(self._mine))
 
     async def _copy_rest(self) -> None:
-        """Every block that is still on its host alone gets its copy, on record before anything builds on it."""
+        """Copy every block that is on its host alone, and record the copies before any consumer starts."""
         if self._copies is None:
             return
         record = Copied(self.name, await self._copies.finished())

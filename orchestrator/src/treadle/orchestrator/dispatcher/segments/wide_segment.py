@@ -1,8 +1,8 @@
-"""A wide segment as a whole: which of its task groups are closed, and what they come to together.
+"""Assembly of a wide segment: which of its task groups are closed, and their totals.
 
-Everything is read from the store, so whoever asks, and however often, gets the same answer: the first who finds every
-group closed writes the segment's manifest. Outcomes stay in the manifests of the groups, which it names; they are read
-here only where something must be made of them.
+All input is in the store, so every caller gets the same answer at any time. The first caller that finds every group
+closed writes the segment's manifest. The manifest names the manifests of the groups, which keep the outcomes. Outcomes
+are read here only if an output, a tolerance or a metric needs them.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from .failed_segment import SegmentFailed
 
 
 class Unclosed(Struct, frozen=True):
-    """Task groups that are to run before the segment can be closed."""
+    """Task groups that must run before the segment can be closed."""
 
     groups: tuple[int, ...]
     size: int
-    """Partitions of a group."""
+    """Partitions in a group."""
 
 
 def is_wide(run: Run, segment: Segment) -> bool:
-    """Whether the segment runs in task groups, which its plan may have known too. Blocking."""
+    """Whether the segment runs in task groups. Its plan may have left the number of partitions open. Blocking."""
     return bool(segment.group) and max(segment.partitions, _partitions(run, segment)) > segment.group
 
 
 async def put_together(run: Run, segment: Segment, repair: Iterable[str], generation: int) -> Summary | Unclosed:
     """Close a wide segment whose groups are closed. Raises SegmentFailed, StoreError.
 
-    A group that still has one of the blocks of `repair` is not closed.
+    A group that still has one of the blocks in `repair` counts as open.
     """
     await asyncio.to_thread(outputs.claim, segment, run.id)
     known = await asyncio.to_thread(run.files.closed_groups, segment.id)
@@ -81,7 +81,7 @@ def _unclosed(run: Run, segment: Segment, known: Mapping[int, int], repair: Iter
 
 
 def _assembled(run: Run, segment: Segment, known: Mapping[int, int]) -> Manifest:
-    """The committed set; without outcomes where the groups' own sums say all that is asked."""
+    """The committed set. It has no outcomes if the groups' own totals suffice."""
     partitions, names = _partitions(run, segment), sorted(known.items())
     if segment.output is None and not segment.tolerated and not any(segment.metrics.values()):
         summaries = [run.files.group_closing(segment.id, *name).summary for name in names]
@@ -92,7 +92,7 @@ def _assembled(run: Run, segment: Segment, known: Mapping[int, int]) -> Manifest
 
 
 def _sum(summaries: Sequence[Summary], partitions: int, segment: Segment) -> Summary:
-    """As `summarise` has it."""
+    """The totals of groups, equal to `summarise` over their outcomes."""
     return msgspec.structs.replace(
         summarise(segment, (), partitions),
         rows=sum(one.rows for one in summaries),
@@ -103,7 +103,7 @@ def _sum(summaries: Sequence[Summary], partitions: int, segment: Segment) -> Sum
 
 
 def _judge(segment: Segment, manifest: Manifest) -> None:
-    """A group saw its own failed records only. Raises SegmentFailed when all of them are too many."""
+    """Check the failed records of all groups together. Raises SegmentFailed when they are too many."""
     records = FailedRecords(segment.tolerated)
     for outcome in manifest.outcomes:
         records.add(outcome)

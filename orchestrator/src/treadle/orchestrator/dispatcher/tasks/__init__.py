@@ -1,1 +1,1 @@
-"""What tasks are told, and what their outcomes come to."""
+"""The inputs of tasks, and the totals of their outcomes."""

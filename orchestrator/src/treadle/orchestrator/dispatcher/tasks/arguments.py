@@ -1,4 +1,4 @@
-"""A segment's program as its tasks will see it: templates rendered, broadcasts looked up, counts filled in. Pure."""
+"""A segment's program for its tasks: templates rendered, broadcasts looked up, counts filled in. Pure."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def program_of(
 ) -> Program:
     """The program of one run of a segment.
 
-    `name` is the concrete segment id, `partitions` its number of partitions, `sources` the number of blocks that all
-    of them read. Raises UsageError when a template cannot be rendered.
+    `name`: the concrete segment id. `partitions`: its number of partitions. `sources`: the number of blocks that all of
+    them read. Raises UsageError when a template cannot be rendered.
     """
     resolver = _Resolver(segment, env, find)
     ops = tuple(resolver.op(op, sources) for op in segment.ops)
@@ -104,6 +104,6 @@ class _Resolver:
 
 
 def _whole_path(value: Any) -> str:
-    """`a.b` of a value that is nothing but `${{ a.b }}`; empty otherwise."""
+    """`a.b` for a value that consists of `${{ a.b }}`; otherwise empty."""
     expr = whole(value) if isinstance(value, str) else None
     return ".".join(expr.names) if isinstance(expr, Path) else ""

@@ -1,4 +1,4 @@
-"""From the plan's nodes to what exists: concrete segment ids, datasets, and the input of every partition."""
+"""Maps the plan's nodes to existing data: concrete segment ids, datasets, and the input of every partition."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FindLoop = Callable[[str], LoopResult]
 
 
 def loop_chains(graph: Graph, chain: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
-    """node id -> the loops around it, outermost first."""
+    """Node id -> its enclosing loops, outermost first."""
     found = {node.id: chain for node in graph.nodes}
     for node in graph.nodes:
         if isinstance(node, Loop):
@@ -51,15 +51,15 @@ def loop_chains(graph: Graph, chain: tuple[str, ...] = ()) -> dict[str, tuple[st
 
 @dataclass(frozen=True)
 class Scope:
-    """Where in the loops we are, and what a node's references mean there."""
+    """A position within the loops. It resolves the references of the nodes there."""
 
     chains: Mapping[str, tuple[str, ...]]
     iterations: Mapping[str, int] = field(default_factory=dict)
-    """loop -> iteration, for the loops around us."""
+    """Loop -> iteration, for the enclosing loops."""
     states: Mapping[str, Data] = field(default_factory=dict)
-    """Dataset states of the loops around us; an inner loop's hide an outer one's of the same name."""
+    """Dataset states of the enclosing loops. A state of an inner loop hides an outer one of the same name."""
     scalars: Mapping[str, Any] = field(default_factory=dict)
-    """Scalar states, likewise."""
+    """Scalar states of the enclosing loops, with the same rule."""
 
     def segment(self, node: str) -> str:
         """The concrete segment id: `lloyd-3/assign`."""
@@ -85,7 +85,7 @@ def partition_inputs(data: Data, find: FindManifest) -> Sequence[BlockInput]:
 
 
 def _parts(blocks: Sequence[BlockRef | None]) -> Sequence[BlockInput]:
-    """A partition for each part of each block; one that left no block is an empty partition."""
+    """A partition for each part of each block. A missing block gives an empty partition."""
     stops = list(accumulate(len(block.parts) if block else 1 for block in blocks))
 
     def make(index: int) -> BlockInput:
@@ -101,7 +101,7 @@ def _blocks(manifest: Manifest) -> list[BlockRef]:
 
 
 class Inputs(Sequence[T]):
-    """The input of each partition, made when it is asked for: of a wide segment a task group needs its own only."""
+    """The input of each partition, made on access, since a task group of a wide segment needs only its own."""
 
     def __init__(self, count: int, make: Callable[[int], T]) -> None:
         self._count, self._make = count, make
@@ -120,16 +120,16 @@ class Inputs(Sequence[T]):
 
 
 class Gathered(Inputs[BlockInput]):
-    """The input of each target of a shuffle; those of all targets are sources x targets slices.
+    """The input of each target of a shuffle, made on access: all targets together have sources x targets slices.
 
-    Each input's blocks stand in `groups` equal runs, of which the g-th holds the g-th group of consecutive targets.
+    Each input's blocks form `groups` equal runs. The g-th run holds the g-th group of consecutive targets.
     """
 
     def __init__(self, inputs: Sequence[Sequence[BlockRef]], groups: int = 1) -> None:
         self._inputs = [_split(blocks, groups) for blocks in inputs]
         present = next((runs for runs in self._inputs if runs[0]), [])
         self._stops = list(accumulate(len(run[0].parts) for run in present))
-        """Where each group of targets ends."""
+        """The end of each group of targets."""
         super().__init__(self._stops[-1] if self._stops else 0, self._target)
 
     def _target(self, target: int) -> BlockInput:
@@ -148,7 +148,8 @@ def _split(blocks: Sequence[BlockRef], groups: int) -> list[Sequence[BlockRef]]:
 
 
 def bundle_inputs(blocks: Sequence[BlockRef], run: int) -> list[BlockInput]:
-    """For each group, then each run of `run` blocks, the bundles that one partition of the second level merges."""
+    """The inputs of a shuffle's second level: for each group and each run of `run` blocks, the bundles of one
+    partition."""
     groups = len(blocks[0].parts) if blocks else 0
     runs = [blocks[start : start + run] for start in range(0, len(blocks), run)]
     return [
@@ -159,7 +160,7 @@ def bundle_inputs(blocks: Sequence[BlockRef], run: int) -> list[BlockInput]:
 
 
 def feed_inputs(feed: Feed, scope: Scope, find: FindManifest, find_loop: FindLoop) -> Sequence[PartitionInput]:
-    """The input of each partition of a segment, in order: a function of the plan and of committed data only."""
+    """The input of each partition of a segment, in order. It depends only on the plan and on committed data."""
     match feed:
         case FilesFeed(splits):
             return splits
@@ -189,10 +190,10 @@ def _piece(split: EventSplit, first: int, stop: int) -> EventSplit:
 
 
 def range_inputs(count: int, partitions: int, longest: int) -> Sequence[RangeSplit]:
-    """What the planner's `cut_runs` makes of a range that is split evenly, without a look at every run."""
+    """The splits that the planner's `cut_runs` makes of an evenly split range, computed without listing every run."""
     size, larger = divmod(count, partitions)
     many, few = (max(1, -(-length // longest)) if longest else 1 for length in (size + 1, size))
-    """Pieces of a run that is one longer, and of one that is not."""
+    """Pieces of a run of length size + 1, and of a run of length size."""
 
     def make(index: int) -> RangeSplit:
         late = index - larger * many
@@ -209,5 +210,5 @@ def _slices(inputs: Sequence[BlockInput]) -> list[Slice]:
 
 
 def slices_of(source: PartitionInput) -> list[Slice]:
-    """What a partition reads of blocks, in order."""
+    """The blocks that a partition reads, in order."""
     return _slices([source]) if isinstance(source, BlockInput) else []

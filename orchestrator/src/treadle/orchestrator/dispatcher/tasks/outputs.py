@@ -1,4 +1,4 @@
-"""What a stage leaves for people: parts with their manifest, and the list of failed items."""
+"""Output for users: parts with their manifest, and the list of failed items."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .summary import check_metrics
 
 
 def check(graph: Graph, run: str) -> None:
-    """Raises UsageError for a place that the run will write to and that is another's, as `claim` would in its turn.
+    """Raises UsageError if an output place of the run belongs to another run, as `claim` would later.
 
-    What only may run is passed over. Blocking.
+    Nodes that may be skipped are not checked. Blocking.
     """
     maybe: set[str] = set()
     for node in graph.walk():
@@ -34,13 +34,13 @@ def check(graph: Graph, run: str) -> None:
 
 
 def claim(segment: Segment, run: str) -> None:
-    """Take the output places for this run. Raises UsageError when they are another's."""
+    """Claim the output places for this run. Raises UsageError when a place belongs to another run."""
     for uri, if_exists in _places(segment):
         claim_output(uri, run, if_exists)
 
 
 def _places(segment: Segment) -> Iterator[tuple[str, str]]:
-    """(URI, what to do if it exists)."""
+    """(URI, value of `ifExists`)."""
     if segment.output is not None:
         yield segment.output.part.uri, segment.output.if_exists
     for tolerance in segment.tolerated.values():
@@ -49,9 +49,9 @@ def _places(segment: Segment) -> Iterator[tuple[str, str]]:
 
 
 def publish(segment: Segment, manifest: Manifest, job: Job, blocks: Blocks) -> None:
-    """Write `_manifest.json`, listing exactly the committed parts, and the failed items. Idempotent.
+    """Write `_manifest.json`, which lists exactly the committed parts, and the failed items. Idempotent.
 
-    Raises UsageError for metrics that are too large, and for a place that is another run's.
+    Raises UsageError for metrics that are too large, and for a place of another run.
     """
     check_metrics(manifest.summary, segment.id)
     if segment.output is not None:

@@ -1,4 +1,4 @@
-"""How much fits into a task where payloads are bounded. Pure."""
+"""The number of bytes that fit into a task with a payload limit. Pure."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from treadle.executors.program import PartitionInput, Program
 from ...planner.transport import SEALED
 
 PARTITION_BYTES = 64
-"""Of a payload, for each partition besides its input: its keys, numbers and names."""
+"""Bytes of payload for each partition besides its input: its keys, numbers and names."""
 TASK_BYTES = 4096
-"""Of a payload, besides program and partitions: the run, the seal, the frame."""
+"""Bytes of payload besides program and partitions: the run, the seal, the frame."""
 
 
 def room(
     limit: int, program: Program, inputs: Sequence[PartitionInput], partitions: Iterable[int]
 ) -> tuple[float, dict[int, int]]:
-    """Bytes for the partitions of one task under a payload limit (0: none), and what each of them takes."""
+    """(bytes for the partitions of one task, bytes of each partition). `limit`: of the payload; 0: none."""
     if not limit:
         return math.inf, {}
     encode = msgspec.msgpack.Encoder().encode

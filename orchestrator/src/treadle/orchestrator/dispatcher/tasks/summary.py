@@ -1,4 +1,4 @@
-"""What a closed segment tells the graph: metrics folded in partition order, and totals. Pure."""
+"""The summary of a closed segment for the graph: metrics folded in partition order, and totals. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...plan.plan import Segment
 from ...scheduler.instructions import Summary
 
 METRICS_LIMIT = 16 * 1024
-"""Bytes of a stage's metrics, as JSON: they enter the workflow's history."""
+"""Maximum of bytes of a node's metrics, as JSON, since they enter the workflow's history."""
 
 _FOLDS: dict[str, Callable[[Any, Any], Any]] = {"sum": lambda a, b: a + b, "min": min, "max": max}
 
@@ -36,7 +36,7 @@ def summarise(segment: Segment, outcomes: Sequence[Outcome], expected: int) -> S
 
 
 def reads(known: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Bytes that were read, by the kind of place, in all."""
+    """Kind of place -> bytes that were read from there in total."""
     total: Counter[str] = Counter()
     for one in known:
         total.update(one)
@@ -44,7 +44,7 @@ def reads(known: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def check_metrics(summary: Summary, node: str) -> None:
-    """Raises UsageError for metrics that are too large for the history, or for a ledger."""
+    """Raises UsageError for metrics that are too large for the history or for a ledger."""
     for stage, metrics in summary.metrics.items():
         for name, value in metrics.items():
             if not is_storable(value):
@@ -71,5 +71,5 @@ def _left(fold: Callable[[Any, Any], Any], values: Sequence[Any]) -> Any:
 
 
 def size_of(outcome: Outcome) -> int:
-    """Bytes of its block and its part."""
+    """Bytes of the outcome's block and part."""
     return (outcome.block.size if outcome.block else 0) + (outcome.part.size if outcome.part else 0)
