@@ -1,8 +1,14 @@
 """The embedded default: one Temporal server for each home, and one driver for each Python environment that uses it.
 
-They start when needed and end when idle. General layout: `process` (locks, detached start, logs), `environments` (which
-environments use a home), `server` and `driver` (start, find, end), `lease` (inside the
-driver process). All of it is synchronous; from an event loop, call it by `asyncio.to_thread`.
+They start when needed and end when idle. All functions are synchronous; from an event loop, call them by
+`asyncio.to_thread`.
+
+detached_process     locks, detached start, logs
+python_environments  the environments that use a home
+server, driver_process
+                     start, find and end the server and the drivers
+server_program       the `temporal` program
+driver_lease         the lock and the end of a driver, inside its process
 """
 
 from __future__ import annotations
@@ -35,15 +41,15 @@ _attached: dict[Path, int] = {}
 
 
 class Status(Struct, frozen=True):
-    """What lives; None for what does not (or is not ready)."""
+    """The live server and driver of a home. None: not alive, or not ready."""
 
     server: ServerState | None
     driver: DriverState | None
-    """Of this process's environment, or of the one that was asked for."""
+    """The driver of this process's environment, or of the requested one."""
 
 
 class Ended(Struct, frozen=True):
-    """What `down` found alive and ended."""
+    """The processes that `down` ended."""
 
     server: bool
     driver: bool
@@ -57,16 +63,17 @@ def up(
     module: str = DRIVER_MODULE,
     environment: PythonEnvironment | None = None,
 ) -> Status:
-    """Server and driver, started when needed and kept from ending as idle while this process lives (or `release`s).
+    """The server and driver, started when needed. Neither ends as idle while this process lives, or until it calls
+    `release`.
 
-    `environment`: whose driver; None: that of this process.
+    `environment`: the environment of the driver. None: the environment of this process.
 
-    Raises Unreachable, DriverFailed, and OtherProfile when the living driver serves another one.
+    Raises Unreachable, DriverFailed, and OtherProfile when the live driver serves another profile.
     """
     attach(home)
     if ui:
         ensure_server(home, ui=True)
-    # The driver spends its first second on imports; meanwhile the server starts.
+    # The driver spends its first second on imports. The server starts in the meantime.
     with ThreadPoolExecutor(1) as pool:
         server = pool.submit(ensure_server, home)
         try:
@@ -78,25 +85,25 @@ def up(
 
 
 def down(home: Home) -> Ended:
-    """End every driver, then the server, each by its process id, and wait for them. Runs go on at the next `up`."""
+    """End every driver, then the server, each by its process id, and wait for them. Runs continue at the next `up`."""
     release(home)
     driver = end_drivers(home)
     return Ended(end_server(home), driver)
 
 
 def status(home: Home) -> Status:
-    """What lives; starts nothing."""
+    """The live server and driver. Starts nothing."""
     return Status(running_server(home), running_driver(home))
 
 
 def attach(home: Home) -> None:
-    """Be a client until this process ends: a driver that is just ending as idle is waited for, then none ends so."""
+    """Register as a client until this process ends. Waits for a driver that is ending as idle; later drivers stay."""
     if home.path not in _attached:
         _attached[home.path] = wait_lock(home.clients, _ATTACH_TIMEOUT, shared=True)
 
 
 def release(home: Home) -> None:
-    """Be a client no more."""
+    """Stop being a client."""
     if (descriptor := _attached.pop(home.path, None)) is not None:
         os.close(descriptor)
 

@@ -1,8 +1,8 @@
-"""Detached processes of one home: locks that tell who lives, state files, logs of bounded size.
+"""Detached processes of one home: locks that show which are alive, state files, logs of bounded size.
 
-A process is alive when its lock file is locked (flock): the kernel unlocks it at any kind of death, so a pid is never
-trusted on its own. Locks work between processes of one host; a home on a network file system that does not pass
-flock on to a started process is refused at start.
+A process is alive when its lock file is locked (flock). The kernel unlocks it at any kind of death, so a pid alone is
+never trusted. Locks work between processes of one host. The start is refused if a started process does not inherit the
+lock, as on some network file systems.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ T = TypeVar("T")
 POLL = 0.01
 """Seconds between two looks at a process that is starting or ending."""
 LOG_LIMIT = 8 << 20
-"""Bytes; a longer log keeps its last eighth in `<log>.1` and starts anew."""
+"""Bytes. A longer log is emptied, and `<log>.1` keeps its last eighth."""
 
 
 def try_lock(path: Path, *, shared: bool = False) -> int | None:
-    """A descriptor that holds the lock until it is closed, or None when somebody else holds it. Raises UsageError."""
+    """A descriptor that holds the lock until it is closed. None: another process holds it. Raises UsageError."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -46,7 +46,7 @@ def try_lock(path: Path, *, shared: bool = False) -> int | None:
 
 
 def wait_lock(path: Path, timeout: float, *, shared: bool = False) -> int:
-    """As try_lock, waiting for the holder up to `timeout` seconds."""
+    """Like try_lock, but waits up to `timeout` seconds for the holder. Raises TreadleError after that."""
     deadline = time.monotonic() + timeout
     while (descriptor := try_lock(path, shared=shared)) is None:
         if time.monotonic() > deadline:
@@ -60,7 +60,7 @@ def wait_lock(path: Path, timeout: float, *, shared: bool = False) -> int:
 
 @contextlib.contextmanager
 def locked(path: Path, timeout: float) -> Iterator[None]:
-    """Only one process at a time is in here."""
+    """Hold the lock, as the only process at a time."""
     descriptor = wait_lock(path, timeout)
     try:
         yield
@@ -69,7 +69,8 @@ def locked(path: Path, timeout: float) -> Iterator[None]:
 
 
 def is_held(path: Path) -> bool:
-    """Whether somebody holds the lock exclusively. Looks take it shared for a moment, so they do not see each other."""
+    """Whether a process holds the lock exclusively. The check takes the lock shared for a moment, so checks do not
+    collide."""
     if not path.exists():
         return False
     descriptor = try_lock(path, shared=True)
@@ -79,7 +80,7 @@ def is_held(path: Path) -> bool:
 
 
 def has_open(pid: int, path: Path) -> bool:
-    """Whether process `pid` has the file open: proof that a lock's holder is that process, where /proc exists."""
+    """Whether process `pid` has the file open. If /proc exists, this proves that the process holds the lock."""
     folder = Path(f"/proc/{pid}/fd")
     if not Path("/proc/self/fd").exists():
         return True
@@ -105,8 +106,8 @@ def spawn(
 ) -> subprocess.Popen[bytes]:
     """Start a process that outlives this one: its own session, no terminal, output to `log`, files private.
 
-    `keep` are descriptors it inherits, `environ` its variables (default: this process's). It is reaped when it ends,
-    should that be before this process does.
+    `keep`: descriptors that it inherits. `environ`: its variables; default: this process's. It is reaped if it ends
+    before this process.
     """
     bound_log(log)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -130,9 +131,9 @@ def spawn(
 
 
 def end_process(pid: int | None, lock: Path, grace: float) -> bool:
-    """End the holder of `lock`, which is said to be `pid`: SIGTERM, after `grace` seconds SIGKILL.
+    """End the holder of `lock`, reported to be `pid`: SIGTERM, then SIGKILL after `grace` seconds.
 
-    Returns whether there was one. Raises TreadleError when the lock's holder is not `pid`.
+    Returns whether there was a holder. Raises TreadleError when the holder is not `pid`, or survives SIGKILL.
     """
     if not is_held(lock):
         return False
@@ -147,7 +148,7 @@ def end_process(pid: int | None, lock: Path, grace: float) -> bool:
 
 
 def wait_free(lock: Path, timeout: float) -> bool:
-    """Wait until nobody holds the lock; False when somebody still does after `timeout` seconds."""
+    """Wait until the lock is free. False: it is still held after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while is_held(lock):
         if time.monotonic() > deadline:
@@ -157,12 +158,12 @@ def wait_free(lock: Path, timeout: float) -> bool:
 
 
 def write_state(path: Path, state: msgspec.Struct) -> None:
-    """Replace a state file, so that no reader sees a half of it."""
+    """Replace a state file atomically."""
     write_file(path, [msgspec.json.encode(state)], durable=False)
 
 
 def read_state(path: Path, kind: type[T]) -> T | None:
-    """The state file, or None when it is absent or of another format."""
+    """The state file's content. None: the file is absent or has another format."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
@@ -170,27 +171,27 @@ def read_state(path: Path, kind: type[T]) -> T | None:
 
 
 def bound_log(path: Path, limit: int = LOG_LIMIT) -> None:
-    """Empty a log that grew beyond `limit` bytes, and keep its last eighth in `<log>.1`, as far as that is possible.
+    """Empty a log larger than `limit` bytes, and keep its last eighth in `<log>.1`, as far as that is possible.
 
-    Writers append, so they go on at the beginning; lines written in between may be lost.
+    Writers append, so they continue at the beginning. Lines written in the meantime may be lost.
     """
     with contextlib.suppress(OSError):
         if path.stat().st_size <= limit:
             return
         last = _last_bytes(path, limit // 8)
-        os.truncate(path, 0)  # first: on a full disk it makes the room
+        os.truncate(path, 0)  # first, as it frees space on a full disk
         kept = path.with_name(path.name + ".1")
         kept.touch(mode=0o600)
         kept.write_bytes(last)
 
 
 def log_size(path: Path) -> int:
-    """Bytes in the log now: where the output of a process about to start will begin."""
+    """Bytes in the log now, which is the offset of the next process's output."""
     return path.stat().st_size if path.exists() else 0
 
 
 def log_tail(path: Path, start: int = 0) -> str:
-    """The last lines written to the log since byte `start`."""
+    """The last 15 lines written to the log since byte `start`."""
     with contextlib.suppress(OSError):
         size = path.stat().st_size
         text = _last_bytes(path, min(size - start if start <= size else size, 16 << 10)).decode(errors="replace")

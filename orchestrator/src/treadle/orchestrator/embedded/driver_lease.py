@@ -1,4 +1,4 @@
-"""Inside the driver process: the lock of its life, its state, and the decision to end.
+"""The driver process's lock, its state, and its decision to end.
 
 lease = DriverLease.take(home)
 if lease is None:
@@ -33,16 +33,16 @@ from .python_environments import register
 from .server import end_server, ensure_server, server_alive, server_log
 
 IDLE_DEFAULT = 600.0
-"""Seconds without work after which driver and server end; `TREADLE_IDLE` (such as `30s`) changes it."""
+"""Seconds without work after which driver and server end. `TREADLE_IDLE` (such as `30s`) changes it."""
 _TAKE_TIMEOUT = 0.5
-"""Seconds; whoever only looks whether the lock is held has it for microseconds."""
+"""Seconds. A process that only checks the lock holds it for microseconds."""
 _log = logging.getLogger(__name__)
 
 End = Literal["idle", "signal"]
 
 
 def idle_limit(environ: Mapping[str, str] = os.environ) -> float:
-    """Seconds of idleness after which the driver ends."""
+    """Seconds of idleness after which the driver ends. Raises UsageError for a malformed `TREADLE_IDLE`."""
     text = environ.get("TREADLE_IDLE")
     try:
         return parse_duration(text) if text else IDLE_DEFAULT
@@ -54,7 +54,7 @@ class DriverLease:
     """The right to be the driver of this process's environment in a home."""
 
     name: str
-    """Of the environment."""
+    """The name of the environment."""
 
     def __init__(self, home: Home, name: str, lock: int) -> None:
         """Use `take`."""
@@ -65,16 +65,17 @@ class DriverLease:
         self._asked = asyncio.Event()
         self._started = time.time()
         self._fingerprint = code_fingerprint()
-        # The same variables as the starter's, so the same profile as `load_profile` gives anywhere in this process.
+        # The starter's variables are set here, so `load_profile` returns the starter's profile everywhere in this
+        # process.
         self._settings = profile_settings(load_profile(home))
         self._variables = marks(home)
         self._write(ready=False)
-        # A forked child would go on holding the lock after this process died.
+        # A forked child must not keep the lock after this process has died.
         os.register_at_fork(after_in_child=self._close)
 
     @classmethod
     def take(cls, home: Home) -> Self | None:
-        """The lease, or None when another process has it: then end quietly."""
+        """The lease. None: another process has it, and this one should end quietly."""
         name = register(home)
         try:
             lock = wait_lock(DriverFiles(home, name).alive, _TAKE_TIMEOUT)
@@ -83,7 +84,7 @@ class DriverLease:
         return cls(home, name, lock)
 
     def ready(self) -> None:
-        """Say that runs are being served. From here on a signal ends the driver in order; needs a running loop."""
+        """Publish that the driver serves runs. From now on a signal ends it in order. Needs a running loop."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._asked.set)
@@ -92,10 +93,11 @@ class DriverLease:
     async def until_end(
         self, idle_seconds: Callable[[], float], *, limit: float | None = None, interval: float = 1.0
     ) -> End:
-        """After `ready`: wait for SIGTERM or SIGINT, or until `idle_seconds()` reaches `limit` (or `idle_limit()`).
+        """After `ready`: wait for SIGTERM or SIGINT, or until `idle_seconds()` reaches `limit` (default:
+        `idle_limit()`).
 
-        It is not idle while a client of the embedded default lives. Meanwhile it looks every `interval` seconds whether
-        the server lives, starts it again when it does not, and bounds the logs.
+        The driver is not idle while a client of the embedded default lives. Every `interval` seconds it checks that the
+        server lives, restarts it if not, and bounds the logs.
         """
         limit = idle_limit() if limit is None else limit
         while not self._asked.is_set():
@@ -108,7 +110,7 @@ class DriverLease:
         return "signal"
 
     def close(self) -> None:
-        """End the server too when the end is idleness and no other driver lives, then let the lock go.
+        """Release the lock. After an idle end, first end the server too, unless another driver lives.
 
         Clients wait until it is done.
         """
@@ -125,7 +127,7 @@ class DriverLease:
         self.close()
 
     def _no_clients(self) -> bool:
-        """Whether no client lives; if so, new ones wait from now on until this process has ended."""
+        """Whether no client lives. If so, new clients wait from now on until this process has ended."""
         self._clients = try_lock(self._home.clients)
         return self._clients is not None
 
@@ -137,7 +139,7 @@ class DriverLease:
         try:
             server = await asyncio.to_thread(ensure_server, self._home)
             _log.warning("the embedded server was gone; started it again at %s", server.address)
-        except (TreadleError, OSError) as error:  # such as a full disk: the next look may find it better
+        except (TreadleError, OSError) as error:  # for example a full disk; the next look may succeed
             _log.error("%s", error)
 
     def _write(self, *, ready: bool) -> None:

@@ -1,6 +1,6 @@
-"""The detached driver: one process for each home and Python environment that interprets runs and dispatches tasks.
+"""The detached driver: one process for each home and Python environment. It interprets runs and dispatches tasks.
 
-It holds `alive.lock` in its folder for its life (`driver_lease`); this module starts it and ends it.
+It holds `alive.lock` in its folder as long as it lives (`driver_lease`). This module starts and ends it.
 """
 
 from __future__ import annotations
@@ -36,64 +36,65 @@ from .python_environments import (
 DRIVER_MODULE = "treadle.orchestrator.temporal.driver"
 START_TIMEOUT = 30.0
 END_GRACE = 15.0
-"""Seconds a driver has to hand back its tasks before it is killed; what is committed is safe either way."""
+"""Seconds for a driver to hand back its tasks before it is killed. Committed partitions are safe either way."""
 _LOCK_TIMEOUT = 90.0
 _BIRTH = 5.0
 
 
 class DriverFailed(TreadleError):
-    """The driver did not come up; the message ends with what it wrote."""
+    """The driver did not start. The message ends with its output."""
 
 
 class OtherProfile(UsageError):
-    """The living driver serves another profile than this command asks for."""
+    """The live driver serves another profile than the command's."""
 
 
 class DriverState(Struct, frozen=True):
-    """What a driver says of itself."""
+    """A driver's description of itself."""
 
     pid: int
     started: float
     """Seconds since the epoch."""
     version: str
     fingerprint: str
-    """Of treadle's code and the distributions in it: a driver of others is replaced."""
+    """The fingerprint of treadle's code and the installed distributions. A driver with another fingerprint is
+    replaced."""
     settings: str
-    """The profile it serves, as JSON: see `profile_settings`."""
+    """The profile that it serves, as JSON (see `profile_settings`)."""
     ready: bool
     variables: dict[str, str] = {}
-    """Marks of the variables that it has from the command that started it: see `variables.marks`."""
+    """Marks of the variables from the command that started it (see `task_environment.marks`)."""
 
 
 class DriverFiles:
-    """Where the driver of an environment keeps what."""
+    """The files of the driver of one environment."""
 
     def __init__(self, home: Home, name: str | None = None) -> None:
-        """`name`: of the environment (`environments.name_of`); None: that of this process."""
+        """`name`: the environment's name (`python_environments.name_of`). None: the environment of this process."""
         folder = self.folder = folder_of(home, name_of(home) if name is None else name)
         self.log, self.state = folder / "driver.log", folder / "state.json"
         self.alive, self.start = folder / "alive.lock", folder / "start.lock"
 
 
 def driver_alive(home: Home, name: str | None = None) -> bool:
-    """Whether a driver of the environment lives, ready or not; `name` as of DriverFiles."""
+    """Whether a driver of the environment lives, ready or not. `name`: as in DriverFiles."""
     return is_held(DriverFiles(home, name).alive)
 
 
 def any_driver_alive(home: Home, but: str | None = None) -> bool:
-    """Whether a driver of any environment lives, that of the name `but` left out."""
+    """Whether a driver of any environment lives, other than the environment called `but`."""
     names = {FIRST, *(name for name, _ in known_environments(home))} - {but}
     return any(driver_alive(home, name) for name in names)
 
 
 def living_drivers(home: Home) -> list[tuple[PythonEnvironment, DriverState]]:
-    """The drivers of all environments that live."""
+    """The live drivers of all environments."""
     found = ((one, running_driver(home, name)) for name, one in known_environments(home))
     return [(environment, state) for environment, state in found if state is not None]
 
 
 def running_driver(home: Home, name: str | None = None) -> DriverState | None:
-    """What the living driver says of itself; None without one, and for the moment in which it is being born."""
+    """The live driver's state. None: no driver, or its state is not written yet."""
     return _state(DriverFiles(home, name))
 
 
@@ -105,12 +106,14 @@ def ensure_driver(
     timeout: float = START_TIMEOUT,
     environment: PythonEnvironment | None = None,
 ) -> DriverState:
-    """The ready driver of an environment, started when there is none. `environment`: None for that of this process.
+    """The ready driver of an environment, started if there is none. `environment`: None for the environment of this
+    process.
 
-    A driver that runs other code of treadle, or has other distributions than are installed now, is replaced; this is
-    known only of the environment of this process. With `profile` the driver serves that one; without, whichever it
-    serves. Raises OtherProfile when the living driver serves another one, DriverFailed when it dies at start or is not
-    ready after `timeout` seconds.
+    A driver with another fingerprint of treadle's code and the installed distributions is replaced. This is checked for
+    the environment of this process only. With `profile` the driver must serve that profile; without, it may serve any.
+
+    Raises OtherProfile when the live driver serves another profile. Raises DriverFailed when it dies at start, or is
+    not ready after `timeout` seconds.
     """
     files = DriverFiles(home, register(home, environment))
     foreign = environment is not None and environment.digest != this_environment().digest
@@ -124,7 +127,7 @@ def ensure_driver(
 
 
 def end_driver(home: Home, name: str | None = None) -> bool:
-    """Ask the driver to end and wait for it, killing it after END_GRACE; whether there was one."""
+    """End the driver and wait for it; it is killed after END_GRACE. Returns whether there was a driver."""
     files = DriverFiles(home, name)
     if not files.folder.is_dir():
         return False
@@ -134,14 +137,15 @@ def end_driver(home: Home, name: str | None = None) -> bool:
 
 
 def end_drivers(home: Home) -> bool:
-    """End the drivers of all environments; whether there was one."""
+    """End the drivers of all environments. Returns whether there was a driver."""
     names = {FIRST, *(name for name, _ in known_environments(home))}
     ended = [end_driver(home, name) for name in sorted(names)]
     return any(ended)
 
 
 def code_fingerprint() -> str:
-    """Changes with treadle's code, the Python that runs it and the installed distributions; about 2 ms."""
+    """A digest that changes with treadle's code, the Python version and the installed distributions. Takes about 2
+    ms."""
     import treadle
 
     digest = hashlib.sha256(f"{platform.python_version()} {installed()}".encode())
@@ -153,14 +157,14 @@ def code_fingerprint() -> str:
 
 
 def profile_settings(profile: Profile) -> str:
-    """What matters to a driver: everything but the name, as far as it is no default."""
+    """The profile's settings as JSON, without its name and without defaults. Drivers are compared by them."""
     return profile.model_dump_json(exclude={"name"}, exclude_defaults=True)
 
 
 def own_state(
     *, started: float, fingerprint: str, settings: str, ready: bool, variables: dict[str, str] | None = None
 ) -> DriverState:
-    """What this process, a driver, says of itself."""
+    """The state of this process, a driver."""
     number = version("treadle-orchestrator")
     return DriverState(os.getpid(), started, number, fingerprint, settings, ready, variables or {})
 
@@ -173,7 +177,7 @@ def _state(files: DriverFiles) -> DriverState | None:
 
 
 def _born_state(files: DriverFiles) -> DriverState | None:
-    """The living driver's state; one that has the lock writes it within moments."""
+    """The live driver's state. A driver that has just taken the lock writes it within moments."""
     deadline = time.monotonic() + _BIRTH
     while (state := _state(files)) is None and is_held(files.alive) and time.monotonic() < deadline:
         time.sleep(POLL)
@@ -184,7 +188,7 @@ class _Starting:
     """The start of the driver of one environment."""
 
     def __init__(self, home: Home, files: DriverFiles, environment: PythonEnvironment, fingerprint: str | None) -> None:
-        """`fingerprint`: what the driver must have; None: any is taken."""
+        """`fingerprint`: the required fingerprint of the driver. None: any."""
         self._home, self._files, self._environment, self._fingerprint = home, files, environment, fingerprint
 
     def running(self) -> DriverState | None:
@@ -218,7 +222,8 @@ class _Starting:
             if (state := self.running()) and state.ready:
                 return state
             ended = process is None or process.poll() is not None
-            # Ended, but the lock held: it made way for one that was started by hand at the same time.
+            # The process has ended but the lock is held: it made way for a driver that was started by hand at the same
+            # time.
             if ended and not is_held(self._files.alive):
                 code = "" if process is None else f" with exit code {process.returncode}"
                 raise _failure(self._files, f"ended at start{code}", begin)
@@ -227,7 +232,7 @@ class _Starting:
 
 
 def _check_same(state: DriverState, settings: str, variables: dict[str, str]) -> None:
-    """Raises OtherProfile when the driver has other settings or variables than a command."""
+    """Raises OtherProfile when the driver's settings or variables differ from the command's."""
     if differ := differing(json.loads(state.settings), json.loads(settings)):
         text = f"another profile, which differs in {', '.join(differ)}"
     elif differ := differing(state.variables, variables):

@@ -1,8 +1,8 @@
-"""The Python environments that use one home. Each has its own driver, and its own task queue.
+"""The Python environments that use one home. Each has its own driver and its own task queue.
 
-The first environment of a home has the folder `driver` and the queue of the profile. A later one has a subfolder and a
-queue whose names carry its digest. A home of an earlier version has no record of any environment, so the first one that
-comes takes over the driver and the runs of that version.
+The first environment of a home has the folder `driver` and the queue of the profile. A later environment has a
+subfolder and a queue whose names carry its digest. A home of an earlier version has no record of environments, so the
+first environment that uses it takes over the driver and the runs of that version.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _MARK = "@"
 
 
 class PythonEnvironment(Struct, frozen=True):
-    """What decides which modules a process can import."""
+    """The properties that decide which modules a process can import."""
 
     prefix: str
     """`sys.prefix`: the folder of the virtual environment, or of the installation."""
     version: str
-    """Such as `3.12`."""
+    """For example `3.12`."""
     path: tuple[str, ...]
     """The folders of `PYTHONPATH`, absolute."""
     executable: str
 
     @property
     def digest(self) -> str:
-        """Eight hexadecimal digits; the same for every program that starts the interpreter of this environment."""
+        """Eight hexadecimal digits, the same for every program that starts this environment's interpreter."""
         parts = msgspec.json.encode((self.prefix, self.version, self.path))
         return hashlib.sha256(parts).hexdigest()[:8]
 
@@ -58,7 +58,7 @@ class PythonEnvironment(Struct, frozen=True):
 
 
 class EnvironmentGone(UsageError):
-    """A run belongs to an environment that is not on this machine any more."""
+    """A run belongs to an environment that no longer exists on this machine."""
 
 
 def this_environment(environ: Mapping[str, str] = os.environ) -> PythonEnvironment:
@@ -69,14 +69,14 @@ def this_environment(environ: Mapping[str, str] = os.environ) -> PythonEnvironme
 
 
 def name_of(home: Home, environment: PythonEnvironment | None = None) -> str:
-    """FIRST, or the environment's digest. An environment that comes to an empty home will be its first one."""
+    """FIRST, or the environment's digest. An environment that uses an empty home becomes its first one."""
     known = _read(home.driver)
     digest = (environment or this_environment()).digest
     return FIRST if known is None or known.digest == digest else digest
 
 
 def register(home: Home, environment: PythonEnvironment | None = None) -> str:
-    """Record the environment, and return its name."""
+    """Record the environment. Returns its name."""
     environment = environment or this_environment()
     data = msgspec.json.encode(environment)
     if _read(home.driver) is None and not create_file(home.driver / _RECORD, [data]) and _read(home.driver) is None:
@@ -89,14 +89,14 @@ def register(home: Home, environment: PythonEnvironment | None = None) -> str:
 
 
 def known_environments(home: Home) -> Iterator[tuple[str, PythonEnvironment]]:
-    """The name and the environment of each that has used the home, the first one first."""
+    """(name, environment) of each environment that has used the home. The first environment comes first."""
     for folder in (home.driver, *sorted(home.driver.glob("[0-9a-f]" * 8))):
         if (environment := _read(folder)) is not None:
             yield (FIRST if folder == home.driver else folder.name), environment
 
 
 def other_environment(home: Home, queue: str) -> PythonEnvironment | None:
-    """The environment whose queue this is; None when it is that of this process. Raises EnvironmentGone."""
+    """The environment of the queue. None: the environment of this process. Raises EnvironmentGone."""
     name = name_in(queue)
     if name == name_of(home):
         return None
@@ -111,27 +111,27 @@ def other_environment(home: Home, queue: str) -> PythonEnvironment | None:
 
 
 def folder_of(home: Home, name: str) -> Path:
-    """Where the driver of the environment has its log, its state and its locks."""
+    """The folder of the environment's driver, with its log, state and locks."""
     return home.driver / name
 
 
 def task_queue(home: Home, profile: Profile) -> str:
-    """The queue that the drivers of this environment serve: on the embedded default each environment has one."""
+    """The queue that the drivers of this environment serve. On the embedded default each environment has its own."""
     return queue_of(profile.queue, name_of(home)) if profile.embedded else profile.queue
 
 
 def queue_of(queue: str, name: str) -> str:
-    """The task queue of an environment; `queue` is that of the profile."""
+    """The task queue of an environment. `queue`: the profile's queue."""
     return f"{queue}{_MARK}{name}" if name else queue
 
 
 def name_in(queue: str) -> str:
-    """The name of the environment whose queue this is."""
+    """The name of the queue's environment."""
     return queue.rpartition(_MARK)[2] if _MARK in queue else FIRST
 
 
 def installed() -> str:
-    """A digest of the distributions, with their versions, that are installed in the environment of this process."""
+    """A digest of the names and versions of the distributions installed in the environment of this process."""
     names: set[str] = set()
     for folder in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *this_environment().path}:
         if os.path.isdir(folder):

@@ -1,7 +1,7 @@
 """The embedded Temporal server: started once for each home, detached, shared by every process of the user.
 
-It listens on 127.0.0.1 only, keeps everything in one SQLite file, and survives whoever started it. It holds the lock
-`server/alive.lock` from its first moment to its death, having inherited it, so nobody has to guess from a pid.
+It listens on 127.0.0.1 only, stores everything in one SQLite file, and outlives the process that started it. It
+inherits the lock `server/alive.lock` and holds it from start to death, so the lock shows whether it lives.
 """
 
 from __future__ import annotations
@@ -38,46 +38,46 @@ from .server_program import check_program, find_program
 
 NAMESPACE = "treadle"
 RETENTION = timedelta(days=30)
-"""How long a closed run stays listed; the development server's own default is 24 hours."""
+"""How long a closed run stays listed. The development server's own default is 24 hours."""
 START_TIMEOUT = 30.0
 END_GRACE = 10.0
 _ANSWER_TIMEOUT = 5.0
 _ROOM = 1 << 20
-"""Bytes without which no database can be made."""
+"""The free bytes that a new database needs."""
 _PORT_TRIES = 3
 _LOCK_TIMEOUT = 60.0
 
 DYNAMIC_CONFIG = (
-    # 20 a second by default: after a burst, each activity waits up to 50 ms for its dispatch.
+    # Default: 20 a second. After a burst, each activity then waits up to 50 ms for its dispatch.
     "history.transferProcessorMaxPollRPS=2000",
     # The same for timers: retries, timeouts, sleeps.
     "history.timerProcessorMaxPollRPS=2000",
-    # Tolerates clocks that differ between hosts; here is one clock, and a timer need not be a second late.
+    # Default: 1 s, for clocks that differ between hosts. There is one clock here, so timers need not be a second late.
     'history.timerProcessorMaxTimeShift="10ms"',
-    # 2,400 a second by default.
+    # Default: 2,400 a second.
     "frontend.namespaceRPS=100000",
-    # Nobody here uses the HTTP API, and a web page in the user's browser shall not either.
+    # treadle does not use the HTTP API, and web pages in the user's browser must not reach it.
     'frontend.httpAllowedHosts=["closed.invalid"]',
 )
 SQLITE_PRAGMAS = (
-    # Without it every transaction makes and removes a journal file: half the speed.
+    # Without it every transaction creates and removes a journal file, at half the speed.
     "journal_mode=wal",
-    # Flushed at each transaction: a start that was acknowledged survives a power cut (1 would be a third quicker).
+    # Flush at each transaction: an acknowledged start survives a power cut. The value 1 would be a third faster.
     "synchronous=2",
 )
 _SPAWN = 'echo $$ >"$0" && exec "$@"'
-"""The server writes its own pid before it becomes the server: no moment at which it lives unknown."""
+"""The shell writes its pid and then becomes the server, so the pid of a live server is always on record."""
 
 
 class ServerState(Struct, frozen=True):
-    """A server that answers."""
+    """A server that accepts connections."""
 
     address: str
     """`127.0.0.1:port`"""
     pid: int
     namespace: str
     ui: str | None
-    """URL of the web UI, if it was started with one."""
+    """URL of the web UI. None: it was started without."""
 
 
 class _Files:
@@ -87,11 +87,11 @@ class _Files:
         self.alive, self.start = folder / "alive.lock", folder / "start.lock"
         self.pid, self.port, self.program = folder / "pid", folder / "port", folder / "program.json"
         self.unfinished = folder / "unfinished"
-        """It is there from before the database is made until a server was ready with it."""
+        """This file exists from before the database is created until a server has been ready with it."""
 
 
 def running_server(home: Home) -> ServerState | None:
-    """The server of this home, if it is alive, was ready once and its port answers; costs under a millisecond."""
+    """The home's server, if it is alive, was ready once and its port answers. Takes less than a millisecond."""
     files = _Files(home)
     state = read_state(files.state, ServerState)
     if state is None or not is_held(files.alive) or state.pid != _number(files.pid):
@@ -100,10 +100,10 @@ def running_server(home: Home) -> ServerState | None:
 
 
 def ensure_server(home: Home, *, ui: bool = False) -> ServerState:
-    """The server of this home, started when there is none; blocks until it is ready (not for an event loop).
+    """The home's server, started if there is none. Blocks until it is ready, so do not call it in an event loop.
 
-    Raises Unreachable when it does not come up, UsageError when its program is missing, or when `ui` is asked of a
-    server that runs without.
+    Raises Unreachable when it does not start. Raises UsageError when its program is missing, or when `ui` is requested
+    of a server that runs without.
     """
     state = running_server(home) or _start_once(home, ui)
     if ui and state.ui is None:
@@ -119,14 +119,14 @@ def server_alive(home: Home) -> bool:
 
 
 def end_server(home: Home) -> bool:
-    """End the server and wait for it; whether there was one. Everything acknowledged is in its file."""
+    """End the server and wait for it. Returns whether there was a server. All acknowledged data is in its file."""
     files = _Files(home)
     with locked(files.start, _LOCK_TIMEOUT):
         return end_process(_number(files.pid), files.alive, END_GRACE)
 
 
 def server_log(home: Home) -> Path:
-    """Where the server writes."""
+    """The server's log."""
     return _Files(home).log
 
 
@@ -136,7 +136,7 @@ def _start_once(home: Home, ui: bool) -> ServerState:
         if state := running_server(home):
             return state
         if is_held(files.alive):
-            # Its starter was killed half way, or it hangs.
+            # Its starter was killed midway, or it hangs.
             if state := _await_ready(files, _number(files.port) or 0, ui=False, timeout=5.0):
                 return state
             end_process(_number(files.pid), files.alive, END_GRACE)
@@ -163,13 +163,13 @@ def _start(files: _Files, ui: bool) -> ServerState:
 
 
 def has_unfinished_database(home: Home) -> bool:
-    """Whether the first start broke off, on a full disk, say, so that the next one makes the database anew."""
+    """Whether the first start broke off, for example on a full disk. The next start then recreates the database."""
     files = _Files(home)
     return files.unfinished.exists() and not is_held(files.alive)
 
 
 def _remove_unfinished(files: _Files) -> None:
-    """Remove a database with which no server was ever ready: nothing is in it but a part of the tables."""
+    """Remove a database with which no server was ever ready. It holds only a part of the tables."""
     if files.unfinished.exists():
         for suffix in ("", "-wal", "-shm", "-journal"):
             files.database.with_name(files.database.name + suffix).unlink(missing_ok=True)
@@ -178,7 +178,7 @@ def _remove_unfinished(files: _Files) -> None:
 
 
 def _spawn(files: _Files, program: str, port: int, ui: bool) -> int:
-    """Start the server; returns where its output begins in the log."""
+    """Start the server. Returns the offset of its output in the log."""
     files.port.touch(mode=0o600)
     files.port.write_text(str(port))
     files.state.unlink(missing_ok=True)
@@ -206,7 +206,7 @@ def _outlives(process: subprocess.Popen[bytes], seconds: float) -> bool:
 
 
 def server_command(program: str, port: int, database: Path, *, ui: bool = False) -> list[str]:
-    """The command line of the server; why each setting is there: see DYNAMIC_CONFIG and SQLITE_PRAGMAS."""
+    """The command line of the server. DYNAMIC_CONFIG and SQLITE_PRAGMAS give the reason for each setting."""
     command = [program, "server", "start-dev", "--ip", "127.0.0.1", "--port", str(port), "--db-filename", str(database)]
     command += ["--namespace", NAMESPACE, "--log-level", "error"]
     command += ["--ui-port", str(port + 1), "--ui-disable-news-fetch"] if ui else ["--headless"]
@@ -218,7 +218,7 @@ def server_command(program: str, port: int, database: Path, *, ui: bool = False)
 
 
 def _await_ready(files: _Files, port: int, *, ui: bool, timeout: float) -> ServerState | None:
-    """The state, written to its file, once the server answers and has its namespace; None when it died or hangs."""
+    """The server's state, written to its file once the server answers and has its namespace. None: it died or hangs."""
     from temporalio.client import Client  # noqa: F401  (half a second of import while the server starts)
 
     deadline = time.monotonic() + timeout
@@ -235,7 +235,7 @@ def _await_ready(files: _Files, port: int, *, ui: bool, timeout: float) -> Serve
 
 
 async def _prepare_namespace(address: str) -> bool:
-    """Whether the server is healthy and its namespace keeps closed runs for RETENTION."""
+    """Whether the server is healthy. Makes its namespace keep closed runs for RETENTION."""
     from google.protobuf.duration_pb2 import Duration
     from temporalio.api.namespace.v1 import NamespaceConfig
     from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, UpdateNamespaceRequest
@@ -257,10 +257,11 @@ async def _prepare_namespace(address: str) -> bool:
 
 
 def _choose_port(files: _Files, ui: bool) -> int:
-    """The port used last, so that old clients find the server again; else one that follows from the home's path.
+    """The last used port, so that old clients find the server again; otherwise a port derived from the home's path.
 
-    Below the range from which systems take ports for outgoing connections, which would collide now and then. The UI
-    gets the port after it.
+    The ports are below the range for outgoing connections, which would collide now and then. The UI gets the next port.
+
+    Raises Unreachable when all candidates are taken.
     """
     digest = hashlib.sha256(os.fsencode(files.log)).digest()
     first = 20_000 + 2 * (int.from_bytes(digest[:4], "big") % 5_000)
@@ -276,7 +277,7 @@ def _choose_port(files: _Files, ui: bool) -> int:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        # As the server does: the remains of closed connections do not count.
+        # Like the server: the remains of closed connections do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
@@ -313,7 +314,7 @@ _CAUSES = (
 
 def _failure(files: _Files, output: str) -> Unreachable:
     if shutil.disk_usage(files.log.parent).free < _ROOM:
-        output += "\nthe disk is full"  # which can have kept the server from saying so
+        output += "\nthe disk is full"  # the server may be unable to log it
     for text, meaning, hint in _CAUSES:
         if text in output:
             return Unreachable(f"the embedded Temporal server does not start: {meaning}", f"{hint} {files.database}")

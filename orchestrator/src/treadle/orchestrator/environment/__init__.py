@@ -1,1 +1,1 @@
-"""The home folder and the profile: where everything is."""
+"""The home folder and the profile, with the variables of tasks and the Kafka connections."""

@@ -1,4 +1,4 @@
-"""The one border where failures to reach Temporal become treadle's own errors."""
+"""Converts failures to reach Temporal to treadle's own errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from treadle.primitives.errors import TreadleError
 
 
 class Unreachable(TreadleError):
-    """Temporal cannot be used at the given address: nobody answers, or it refuses this client (exit code 5)."""
+    """Temporal cannot be used at the address: it does not answer, or it refuses this client (exit code 5)."""
 
 
 _RETRY = "Check the address and that the server is up, then try again."
@@ -19,7 +19,7 @@ _NO_TLS = "Set tls = { disabled = true } in the profile, or unset TEMPORAL_TLS a
 _NOT_GRPC = "Give the gRPC address (usually port 7233), not the UI's or a proxy's."
 _KEY = "Check the API key (TEMPORAL_API_KEY, or api_key_secret of the profile) and that it is meant for this namespace."
 
-# The SDK reports every failed connection as one RuntimeError; its text is all there is to tell them apart.
+# The SDK reports every failed connection as one RuntimeError, so only its text distinguishes them.
 _TEXTS = (
     ("ConnectionRefused", "nobody listens there", _RETRY),
     ("dns error", "the host name is not known", "Check the spelling of the host."),
@@ -33,7 +33,7 @@ _TEXTS = (
 
 
 def unreachable(address: str, text: str) -> Unreachable:
-    """What the SDK's text about a failed connection means, and what to do."""
+    """The error for a failed connection, with cause and remedy from the SDK's text."""
     for pattern, meaning, hint in _TEXTS:
         if re.search(pattern, text, re.IGNORECASE):
             return Unreachable(f"cannot use Temporal at {address}: {meaning}", hint)
@@ -41,7 +41,7 @@ def unreachable(address: str, text: str) -> Unreachable:
 
 
 def unknown_namespace(address: str, namespace: str) -> Unreachable:
-    """The server is there, the namespace is not."""
+    """The error for a server that lacks the namespace."""
     return Unreachable(
         f"Temporal at {address} has no namespace {namespace!r}",
         f"Check the spelling, or make it: temporal operator namespace create -n {namespace} --retention 30d",

@@ -1,4 +1,4 @@
-"""The folder of one environment: key, store, state of the embedded server and driver, secrets, caches."""
+"""The folder of one home: key, store, state of the embedded server and driver, secrets, caches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Home:
     key: Path
     """The deployment key (`treadle.primitives.sealing.load_or_create_key`)."""
     store: Path
-    """Ledgers, blocks, specs and bundles, unless a profile names another store."""
+    """The default store for ledgers, blocks, specs and bundles. A profile may name another."""
     server: Path
     """Database, log and state of the embedded Temporal server."""
     driver: Path
@@ -34,14 +34,14 @@ class Home:
     secrets: Path
     """One file for each secret."""
     cache: Path
-    """What may be removed at any time."""
+    """Files that may be removed at any time."""
     clients: Path
-    """Lock that every process using the embedded default shares; the driver ends when idle only without one."""
+    """A lock that every process using the embedded default shares. The driver ends as idle only while it is free."""
     profiles: Path
     """Named settings (`treadle.orchestrator.environment.profile`)."""
 
     def __init__(self, path: str | os.PathLike[str] | None = None, environ: Mapping[str, str] = os.environ) -> None:
-        """Open the home, making its folders. Raises UsageError when another user owns it or could write to it."""
+        """Open the home and create its folders. Raises UsageError when another user owns it or could write to it."""
         self.path = _expanded(Path(path or environ.get("TREADLE_HOME") or "~/.treadle")).absolute()
         self.key = self.path / "key"
         self.store, self.server, self.driver, self.secrets, self.cache = (
@@ -56,12 +56,12 @@ class Home:
 
     @property
     def host_root(self) -> Path:
-        """Where blocks in this host's shared memory live; the temporary folder on a host without `/dev/shm`.
+        """The folder of blocks in this host's shared memory, or in the temporary folder on a host without `/dev/shm`.
 
-        Its parent has a name that is the same for all homes of the user. When another user took that name, this home
-        has one that cannot be guessed, and keeps it in its file `shared-memory`.
+        Its parent has the same name for all homes of the user. If another user took that name, this home has a parent
+        with a name that cannot be guessed, and records it in its file `shared-memory`.
         """
-        from treadle.primitives.stores.shared_memory import is_private  # every command imports this module
+        from treadle.primitives.stores.shared_memory import is_private  # late: all commands import this module
 
         usable = _SHARED_MEMORY.is_dir() and os.access(_SHARED_MEMORY, os.W_OK | os.X_OK)
         base = _SHARED_MEMORY if usable else Path(tempfile.gettempdir())
@@ -70,7 +70,11 @@ class Home:
         return (common if is_private(common) else self._own_parent(base)) / name
 
     def _own_parent(self, base: Path) -> Path:
-        """Another name than the common one, made up when there is none or when another user has taken it too."""
+        """A parent folder with another name than the common one. A new name is made if there is none, or it is taken
+        too.
+
+        Raises UsageError when no folder can be made.
+        """
         from treadle.primitives.stores.atomic_files import create_file
         from treadle.primitives.stores.shared_memory import is_private
 
@@ -84,9 +88,9 @@ class Home:
         raise UsageError(f"no folder for blocks can be made in {base}", "Look at what other users do there.")
 
     def former_keys(self) -> list[bytes]:
-        """Deployment keys of earlier, the files of `keys/`: what passed through Temporal under them can still be read.
+        """Former deployment keys, the files of `keys/`. Data that passed through Temporal under them stays readable.
 
-        Raises UsageError for a file that is no key, or that others may read.
+        Raises UsageError for a file that is not a key, or that others may read.
         """
         from treadle.primitives import sealing
 
@@ -95,12 +99,14 @@ class Home:
     def secret(self, name: str) -> str:
         """The secret called `name`: the file `secrets/<name>`, else the variable `TREADLE_SECRET_<NAME>`.
 
-        One newline at the end of a file is not part of the secret. Raises UsageError when there is neither, and for a
-        file that others may read.
+        One newline at the end of a file is not part of the secret. Raises UsageError if neither exists, and for a file
+        that others may read.
         """
         if not _SECRET_NAME.fullmatch(name):
             raise UsageError(f"{name!r} is no name for a secret", "Use letters, digits, _, - and . only.")
-        from treadle.executors.worker.environment import secret_variable  # every command imports this module
+        from treadle.executors.worker.environment import (
+            secret_variable,
+        )  # late: all commands import this module
 
         variable = secret_variable(name)
         file = self.secrets / name
@@ -119,7 +125,7 @@ class Home:
 
 
 def room_for_blocks(root: Path) -> int:
-    """Bytes that blocks below `root` may fill: half of what is free there, or of what processes here may use together.
+    """Bytes that blocks below `root` may fill: half of the free space, or of the memory of this control group if less.
 
     A control group may have less memory than the shared memory that it sees.
     """
@@ -131,13 +137,13 @@ def room_for_blocks(root: Path) -> int:
 def _expanded(path: Path) -> Path:
     try:
         return path.expanduser()
-    except RuntimeError as error:  # no such user, or one without an entry, as in some containers
+    except RuntimeError as error:  # the user is unknown or has no entry, as in some containers
         raise UsageError(f"nobody knows the home folder in {path}", "Set TREADLE_HOME to a whole path.") from error
 
 
 def _private_folder(path: Path) -> None:
     try:
-        str(path).encode()  # servers, URLs and records take no other name
+        str(path).encode()  # servers, URLs and records accept no other names
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except UnicodeEncodeError:
         raise UsageError(f"the name {str(path)!r} is not UTF-8", "Set TREADLE_HOME to another folder.") from None

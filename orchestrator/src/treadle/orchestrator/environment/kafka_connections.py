@@ -29,18 +29,18 @@ SECRET = (
     "sasl.oauthbearer.client.secret",
     "sasl.oauthbearer.config",
 )
-"""Never written into a profile."""
+"""Settings that must not be written into a profile."""
 OURS = ("group.", "enable.auto.", "auto.offset.reset", "isolation.level", "partition.assignment.strategy", "plugin.")
-"""What decides whether a trigger keeps its promise, or loads code; not for profiles."""
+"""Settings that decide whether a trigger delivers as documented, or that load code. Not for profiles."""
 
 
 class KafkaConnection(BaseModel):
-    """A cluster, and how to get in."""
+    """A Kafka cluster with its credentials."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     settings: dict[str, str | int | float | bool]
-    """librdkafka's name -> value; a dotted name may be written as tables."""
+    """librdkafka's name -> value. A dotted name may be written as nested tables."""
     secrets: dict[str, str] = {}
     """librdkafka's name -> name of the secret that holds the value."""
 
@@ -77,7 +77,7 @@ def _flattened(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
 def kafka_settings(
     connections: Mapping[str, KafkaConnection], name: str, secret: Callable[[str], str]
 ) -> dict[str, str | int | float | bool]:
-    """What librdkafka needs for the connection, secrets resolved by `secret`. Raises UsageError."""
+    """librdkafka's settings for the connection, with secrets resolved by `secret`. Raises UsageError."""
     if name not in connections:
         known = f"There are: {', '.join(sorted(connections))}. " if connections else ""
         raise UsageError(
@@ -90,7 +90,8 @@ def kafka_settings(
 
 
 def with_connections(connections: Mapping[str, KafkaConnection], secret: Callable[[str], str]) -> Callable[[str], str]:
-    """Secrets by name, each connection among them: its settings as JSON, for tasks that read a range of events."""
+    """A look-up of secrets that also resolves connections: the settings as JSON, for tasks that read a range of
+    events."""
     prefix = connection_secret("")
 
     def find(name: str) -> str:

@@ -1,7 +1,9 @@
-"""Which Temporal, which store and which executor settings a command uses.
+"""The profile: the Temporal cluster, the store and the executor settings of a command.
 
-In this order: the table of `<home>/profiles.toml` named by `--profile` or `TREADLE_PROFILE`; else the settings of
-Temporal's own SDK (`TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, ..., or its `temporal.toml`); else the embedded default.
+The first source that exists wins:
+- the table of `<home>/profiles.toml` named by `--profile` or `TREADLE_PROFILE`
+- the settings of Temporal's own SDK (`TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, ..., or its `temporal.toml`)
+- the embedded default
 
     [lab]
     store = "s3://bucket/treadle"
@@ -50,17 +52,17 @@ if TYPE_CHECKING:
 
 
 Slots = Annotated[int, Field(ge=1, le=10_000)]
-"""Tasks at a time on one machine: each is a process."""
+"""Tasks at a time on one machine. Each is a process."""
 
 LEAST_RETENTION = 3600.0
-"""Seconds. What is being started is in the store before Temporal hears of it."""
+"""Minimum of `retention` in seconds. A run's files are in the store before Temporal starts the run."""
 
 SDK_DEFAULT = "default"
-"""The SDK's name for the profile that it uses when none is named."""
+"""The SDK's name for the profile that it uses by default."""
 
 
 class Table(BaseModel):
-    """A table of `profiles.toml`: an unknown key is refused."""
+    """A table of `profiles.toml`. An unknown key is refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -97,17 +99,17 @@ class TemporalSettings(Table):
 
 
 class WebhookSettings(Table):
-    """Where `treadle triggers` listens for requests that start runs."""
+    """The address at which `treadle triggers` accepts requests that start runs."""
 
     address: Annotated[str, Field(pattern=r"^[^\s/:]+:\d+$|^\[[0-9A-Fa-f:.]+\]:\d+$")] = "127.0.0.1:8088"
-    """`host:port`. Plain HTTP: whoever makes it reachable from other hosts puts a proxy with TLS before it."""
+    """`host:port`. Plain HTTP: to make it reachable from other hosts, put a proxy with TLS before it."""
 
 
 class TriggersSettings(Table):
-    """What `treadle triggers` does beside starting runs."""
+    """The clean-up of `treadle triggers`."""
 
     retention: Literal["never"] | Duration = Field(default_factory=lambda: 30 * 86_400.0)
-    """Seconds after the last write of a triggered run that is over until its files in the store are removed."""
+    """Seconds from the last write of a finished triggered run until its files are removed from the store."""
 
     @field_validator("retention")
     @classmethod
@@ -126,7 +128,7 @@ class LifecycleTopic(Table):
 
 
 class LifecycleWebhook(Table):
-    """A place that takes lifecycle events by HTTP, signed as Standard Webhooks says."""
+    """An endpoint for lifecycle events over HTTP, signed by Standard Webhooks."""
 
     url: Annotated[str, Field(pattern=r"^https?://[^/]")]
     secret: str
@@ -140,7 +142,7 @@ class LifecycleWebhook(Table):
 
 
 class LifecycleSettings(Table):
-    """Where drivers tell that runs and stages begin and end."""
+    """The destination of lifecycle events, which drivers send at the start and end of runs and stages."""
 
     kafka: LifecycleTopic | None = None
     webhook: LifecycleWebhook | None = None
@@ -153,7 +155,7 @@ class LifecycleSettings(Table):
 
 
 class Profile(Table):
-    """What the planner, the client and `treadle worker` need to know of the environment."""
+    """The environment's settings for the planner, the client and `treadle worker`."""
 
     name: str | None = None
     temporal: TemporalSettings | None = None
@@ -161,33 +163,38 @@ class Profile(Table):
     store: str | None = None
     """URL of the store; None: the `store` folder of the home."""
     region: str = ""
-    """AWS region of the store, and of functions whose table has none; empty: that of the functions' tables if they have
-    one in common, else as the AWS tools find it."""
+    """AWS region of the store, and of functions whose table has none.
+
+    Empty: the region that the functions' tables have in common, else the region of the AWS tools.
+    """
     queue: Annotated[str, Field(min_length=1)] = "treadle"
     """Temporal task queue."""
     slots: Slots | None = None
-    """Tasks at a time in one local executor; None: the number of processors."""
+    """Tasks at a time in one local executor. None: the number of processors."""
     memory: Size | None = None
-    """Bytes for all slots of one local executor; None: what the machine has."""
+    """Bytes for all slots of one local executor. None: the machine's memory."""
     environment: dict[str, str] = Field(default_factory=dict)
     """Environment variables of tasks that run on this machine."""
     peers: str | None = None
-    """Where `treadle worker` serves the blocks of this host to workers of other hosts: `tls://10.0.0.5:0` (port 0: any
-    free one), or `tcp://127.0.0.1:0` between homes of one machine; None: it does not, and such runs use the store."""
+    """The address at which `treadle worker` serves this host's blocks to workers of other hosts.
+
+    `tls://10.0.0.5:0` (port 0: any free port), or `tcp://127.0.0.1:0` between homes of one machine. None: it does not
+    serve them, and such runs use the store.
+    """
 
     executor: Annotated[str, Field(min_length=1)] = "local"
-    """Where stages run for which neither the workflow nor the command names an executor."""
+    """The default executor of stages for which neither the workflow nor the command names an executor."""
     executors: dict[Identifier, dict[str, Any]] = Field(default_factory=dict)
-    """Tables by the name that stages use: `kind`, which is the name itself when absent, and what that kind takes."""
+    """Executor tables by the name that stages use: `kind` (default: the name itself) and the settings of that kind."""
 
     kafka: dict[str, KafkaConnection] = Field(default_factory=dict)
     """Kafka clusters by the name that triggers use."""
     allow: tuple[Annotated[str, Field(min_length=1)], ...] | None = None
-    """URI prefixes that runs started by triggers may touch; None: only what is below the deployment's folder."""
+    """URI prefixes that runs started by triggers may use. None: only those below the deployment's folder."""
     webhook: WebhookSettings = WebhookSettings()
     triggers: TriggersSettings = TriggersSettings()
     lifecycle: LifecycleSettings | None = None
-    """None: nothing is told."""
+    """None: no events are sent."""
 
     @field_validator("environment")
     @classmethod
@@ -205,11 +212,11 @@ class Profile(Table):
         return self.temporal is None
 
     def store_url(self, home: Home) -> str:
-        """Where ledgers and blocks are kept."""
+        """The URL of the store for ledgers and blocks."""
         return self.store or home.store.as_uri()
 
     def use_region(self) -> None:
-        """Have this process, and those it starts, sign for the region of the profile; where it has none, nothing."""
+        """Make this process and its children sign for the profile's region. Does nothing without a region."""
         regions = (
             {self.region} if self.region else {table.get("region", "") for table in self.executors.values()} - {""}
         )
@@ -237,7 +244,7 @@ def sdk_profile(name: str, environ: Mapping[str, str]) -> ClientConfigProfile:
     from temporalio.envconfig import ClientConfigProfile
 
     try:
-        # Named explicitly, the default profile would have to be in a file; unnamed, variables are enough.
+        # The default profile, if named, would have to be in a file. Without a name, variables suffice.
         return ClientConfigProfile.load(None if name == SDK_DEFAULT else name, override_env_vars=dict(environ))
     except RuntimeError as error:
         raise UsageError(
@@ -246,7 +253,7 @@ def sdk_profile(name: str, environ: Mapping[str, str]) -> ClientConfigProfile:
 
 
 def _sdk_is_configured(environ: Mapping[str, str]) -> bool:
-    """Whether the SDK's own settings name anything; the SDK is imported only when there could be some."""
+    """Whether the SDK's own settings name a cluster. The SDK is imported only if it can have settings."""
     file = environ.get("TEMPORAL_CONFIG_FILE") or _default_config_file(environ)
     if not any(key.startswith("TEMPORAL_") for key in environ) and not Path(file).exists():
         return False
@@ -281,7 +288,7 @@ def _table(file: Path, name: str) -> dict[str, Any]:
 
 
 def reasons(error: ValidationError) -> str:
-    """What is wrong with a table, key by key."""
+    """The errors of a table, key by key."""
     said = {"extra_forbidden": "there is no such key"}
     return "; ".join(
         ".".join(map(str, entry["loc"])) + ": " + said.get(entry["type"], entry["msg"].removeprefix("Value error, "))

@@ -1,8 +1,8 @@
-"""Which environment variables tasks see (docs/operating.md, "Environment variables of tasks").
+"""The environment variables of tasks (docs/operating.md, "Environment variables of tasks").
 
-On the embedded default they must not depend on the command that happened to start the driver. So tasks get a fixed
-base, the variables named here, and those of the profile. A command whose values of the named ones differ does not use
-the driver: see `marks`.
+On the embedded default they must not depend on the command that started the driver. So tasks get a fixed base, the
+variables named here, and the profile's variables. A command whose values of the named variables differ does not use the
+driver (see `marks`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _PASSED_PREFIXES = ("AWS_", "GOOGLE_", "AZURE_")
 
 
 def task_variables(profile: Profile, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """What executors give to tasks; `environ` is that of the driver. A driver of `treadle worker` passes on its own."""
+    """The variables that executors give to tasks. `environ`: the driver's. A driver of `treadle worker` passes on all
+    of its own."""
     if not profile.embedded:
         return {**environ, **profile.environment}
     base = {"PATH": f"{Path(sys.executable).parent}:{_FOLDERS}", "LANG": "C.UTF-8"}
@@ -43,7 +44,7 @@ def task_variables(profile: Profile, environ: Mapping[str, str] = os.environ) ->
 def marks(home: Home, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """A keyed digest of each variable whose value a driver takes from the command that starts it.
 
-    `PYTHONPATH` is left out: it belongs to the identity of the Python environment.
+    `PYTHONPATH` is left out, since it belongs to the identity of the Python environment.
     """
     key = sealing.load_or_create_key(home.key)
     counted = (name for name in environ if _is_passed(name) or name.startswith(secret_variable("")))
@@ -51,7 +52,7 @@ def marks(home: Home, environ: Mapping[str, str] = os.environ) -> dict[str, str]
 
 
 def differing(one: Mapping[str, str], other: Mapping[str, str]) -> list[str]:
-    """The names of variables whose values differ, or that only one of the two has."""
+    """The names of variables whose values differ, or that only one of the mappings has."""
     return [name for name in sorted({*one, *other}) if one.get(name) != other.get(name)]
 
 

@@ -1,1 +1,1 @@
-"""From the tables of a profile to executors: `kinds` (those that come with treadle), `places` (what there is)."""
+"""From the tables of a profile to executors: `builtin_executors` has treadle's own kinds, `registry` the executors."""

@@ -1,5 +1,5 @@
-"""The kinds of executor that come with treadle, and what their tables in a profile may say; docs/executors.md has
-examples of each."""
+"""The kinds of executor that come with treadle, and the settings of their tables; docs/executors.md has examples of
+each."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=Table)
 MOST_CALLS = 100_000
-"""Of functions under way at a time, for each of which there is a slot."""
+"""Maximum of function calls at a time. Each call needs a slot."""
 
 # -- tables ----------
 
 
 class LocalSettings(Table):
-    """Processes on the driver's machine, or as much of a provider of functions as they can be."""
+    """Processes on the driver's machine, which may emulate a provider of functions."""
 
     slots: Slots | None = None
-    """Tasks at a time; None: the number of processors."""
+    """Tasks at a time. None: the number of processors."""
     memory: Size | None = None
-    """Bytes for all slots together; None: what the machine has."""
+    """Bytes for all slots together. None: the machine's memory."""
     emulate: Literal["lambda", "openwhisk"] | None = None
-    """Keep the limits and the habits of this provider."""
+    """Keep the limits and the behaviour of this provider."""
     sizes: tuple[Annotated[int, Field(ge=192)], ...] | None = None
-    """With `emulate`: megabytes of the functions, as they are deployed."""
+    """With `emulate`: megabytes of the functions, as deployed."""
     secrets: tuple[str, ...] = ()
-    """With `emulate`: names of the secrets that are deployed with the functions."""
+    """With `emulate`: names of the secrets deployed with the functions."""
 
     @model_validator(mode="after")
     def _one_sort(self) -> LocalSettings:
@@ -66,71 +66,72 @@ class IsolatedSettings(Table):
 
     slots: Slots = 2
     memory: Size = 0
-    """Bytes that one attempt may allocate; 0: no limit."""
+    """Bytes that one attempt may allocate. 0: no limit."""
     secrets: tuple[str, ...] = ()
     """Names of the secrets that attempts may use."""
 
 
 class MemberSettings(Table):
-    """Functions may stay and join this driver's coordinator (docs/members.md)."""
+    """Settings for resident functions, which join this driver's coordinator (docs/members.md)."""
 
     coordinator: str
-    """As functions reach it, such as `tls://driver.example.com:7171`; `tcp://127.0.0.1:0` where they run here."""
+    """The address that functions use, such as `tls://driver.example.com:7171`; `tcp://127.0.0.1:0` if they run here."""
     listen: str = ""
-    """Where this driver listens, when that is another address."""
+    """The address at which this driver listens, if it is another one."""
     direct: bool | None = None
-    """Members keep their blocks for each other. None: actions of OpenWhisk do, functions of Lambda do not."""
+    """Whether members keep their blocks for each other. None: true for actions of OpenWhisk, false for functions of
+    Lambda."""
     inbound: bool | None = None
-    """They accept connections. None: actions of OpenWhisk do, functions of Lambda cannot."""
+    """Whether members accept connections. None: true for actions of OpenWhisk, false for functions of Lambda."""
     idle: Duration = 60.0
-    """How long a member without a task is kept."""
+    """Seconds for which a member without a task is kept."""
 
 
 class LambdaSettings(Table):
-    """Functions on AWS Lambda, as `treadle deploy lambda` makes them. Credentials are those of the AWS tools."""
+    """Functions on AWS Lambda, as deployed by `treadle deploy lambda`. Credentials: the AWS tools' own."""
 
     function: Annotated[str, Field(min_length=1)] = "treadle"
-    """What their names begin with."""
+    """The prefix of their names."""
     sizes: tuple[int, ...] = (1024, 2048, 4096)
-    """Megabytes; there is a function of each."""
+    """Megabytes. There is a function of each size."""
     concurrency: Annotated[int, Field(ge=1, le=MOST_CALLS)] = 100
     """Calls under way at a time."""
     region: str = ""
-    """Empty: as the AWS tools find it."""
+    """Empty: the region of the AWS tools."""
     asynchronous: bool = False
-    """Calls are queued by Lambda, and their reports come through the store."""
+    """True: Lambda queues the calls, and their reports come through the store."""
     timeout: Duration = 900.0
-    """Of the functions."""
+    """The timeout of the functions in seconds."""
     endpoint: str = ""
-    """Of an emulator of Lambda."""
+    """The URL of an emulator of Lambda."""
     files: bool = False
-    """The functions see the files of this machine, since they run here."""
+    """True: the functions run here and see the files of this machine."""
     members: MemberSettings | None = None
     deploy: LambdaDeploySettings = LambdaDeploySettings()
 
 
 class OpenWhiskSettings(Table):
-    """Actions on Apache OpenWhisk, as `treadle deploy openwhisk` makes them."""
+    """Actions on Apache OpenWhisk, as deployed by `treadle deploy openwhisk`."""
 
     endpoint: str
-    """Such as `https://openwhisk.example.com`."""
+    """For example `https://openwhisk.example.com`."""
     key_secret: str = "openwhisk"
     """Name of the secret that holds the key of the namespace, `UUID:KEY`."""
     ca: Path | None = None
-    """PEM file of the authority that signed the endpoint's certificate; None: public authorities."""
+    """PEM file of the authority that signed the endpoint's certificate. None: public authorities."""
     allow_http: bool = False
-    """The key may travel in clear, as between containers of one host."""
+    """True: the key may be sent unencrypted, as between containers of one host."""
     namespace: str = "_"
     action: Annotated[str, Field(min_length=1)] = "treadle"
-    """What their names begin with."""
+    """The prefix of their names."""
     sizes: tuple[Annotated[int, Field(ge=256)], ...] = (256, 512)
-    """Megabytes; there is an action of each. 192 of each are for OpenWhisk's proxy and for treadle."""
+    """Megabytes. There is an action of each size. 192 MB of each are for OpenWhisk's proxy and for treadle."""
     concurrency: Annotated[int, Field(ge=1, le=MOST_CALLS)] = 30
-    """Calls under way at a time; the standalone server takes 30 of a namespace, an unchanged installation 100."""
+    """Calls at a time. A namespace may have 30 on the standalone server, and 100 on an unchanged installation."""
     timeout: Duration = 300.0
-    """Of the actions."""
+    """The timeout of the actions in seconds."""
     files: bool = False
-    """The actions see the files of this machine, since they run here."""
+    """True: the actions run here and see the files of this machine."""
     members: MemberSettings | None = None
     deploy: OpenWhiskDeploySettings = OpenWhiskDeploySettings()
 
@@ -195,7 +196,7 @@ def open_openwhisk(settings: OpenWhiskSettings, place: Place) -> Executor:
 
 
 def openwhisk_client(settings: OpenWhiskSettings, secret: Callable[[str], str]) -> Client:
-    """Raises UsageError for settings that cannot be, or a secret that is not there."""
+    """The client of a table. Raises UsageError for impossible settings, or for a missing secret."""
     from treadle.executors.openwhisk.client import Client
 
     return Client(
@@ -209,8 +210,11 @@ def openwhisk_client(settings: OpenWhiskSettings, secret: Callable[[str], str]) 
 
 
 def _emulated(provider: str, settings: LocalSettings, place: Place) -> Executor:
-    """Files of this machine count as reachable only while the store is one of them: with a store that the provider
-    reaches too, a plan that reads local files would pass here and fail there."""
+    """An executor with the limits of a provider.
+
+    Local files count as reachable only with a local store. With a store that the provider reaches too, a plan that
+    reads local files would pass here and fail there.
+    """
     from treadle.executors.emulation.invoker import ParityInvoker
     from treadle.executors.emulation.provider_limits import EMULATIONS
 
@@ -241,7 +245,7 @@ def _functions(provider: str, invoker: Invoker, slots: int, place: Place, *, fil
 def _staying(
     executor: FunctionExecutor, settings: LambdaSettings | OpenWhiskSettings, place: Place, *, inbound: bool
 ) -> Executor:
-    """The executor with what its package lacks, and with members where the table has them."""
+    """The executor with its package's missing modules noted, and with resident functions if the table has `members`."""
     deploy, members = settings.deploy, settings.members
     known = {"pyarrow": deploy.arrow, "confluent_kafka": deploy.kafka}
     lacks = () if deploy.image else tuple(name for name, there in known.items() if not there)

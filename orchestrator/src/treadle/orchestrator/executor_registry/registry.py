@@ -1,4 +1,4 @@
-"""Which executors there are: those of the profile's tables, and `local`, which every driver has."""
+"""The executors of a driver: one for each table of the profile, and `local`, which every driver has."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ LOCAL = "local"
 
 
 class Places(Mapping[str, Executor]):
-    """Executors by name, each opened when it is first asked for, and not started.
+    """Executors by name. Each is opened at its first look-up, and not started.
 
-    `self[name]` raises UsageError for a table that is wrong, and KeyError for a name that there is not. Functions that
-    stay are found beside those that do not (`NAME/members`), and are not listed: a plan chooses between the two.
+    `self[name]` raises UsageError for a wrong table, and KeyError for an unknown name. Resident functions are found
+    under `NAME/members` and are not listed: a plan chooses between the two.
     """
 
     def __init__(self, tables: Mapping[str, Mapping[str, Any]], place: Place) -> None:
@@ -63,7 +63,7 @@ class Places(Mapping[str, Executor]):
 
 
 class Abilities(Mapping[str, Capabilities]):
-    """What the executors of some places can do, by name; they are opened only as far as somebody asks."""
+    """The capabilities of executors by name. An executor is opened at its first look-up."""
 
     def __init__(self, places: Mapping[str, Executor]) -> None:
         self._places = places
@@ -79,7 +79,7 @@ class Abilities(Mapping[str, Capabilities]):
 
 
 def open_places(home: Home, profile: Profile, slots: int | None = None) -> Places:
-    """The executors of a profile. `slots` are those of `local`, where the profile's own do not count."""
+    """The executors of a profile. `slots`: of `local`, in place of the profile's own number."""
     secret = with_connections(profile.kafka, home.secret)
     place = Place(profile.store_url(home), str(home.key), str(home.host_root), secret, task_variables(profile))
     return Places({LOCAL: _local(profile, slots), **profile.executors}, place)
@@ -91,7 +91,7 @@ def _local(profile: Profile, slots: int | None) -> dict[str, Any]:
 
 
 def find_kind(name: str) -> Kind:
-    """A kind that comes with treadle, or one of an entry point. Raises UsageError when there is none."""
+    """A kind that comes with treadle, or a kind of an entry point. Raises UsageError when there is neither."""
     if name in KINDS:
         return KINDS[name]
     found = {point.name: point for point in entry_points(group=ENTRY_POINTS)}
