@@ -1,6 +1,7 @@
-"""The blocks a member holds, as the other members see them: served over TCP, found through the store.
+"""Serves a member's blocks to other members over TCP; they find it through the store.
 
-Where a member cannot be dialled its server is for its own worker, which finds the others' blocks there (`Gateway`).
+If the member cannot be dialled, the server is only for its own worker, which finds other members' blocks there
+(`Gateway`).
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from treadle.primitives.wire import Address, Identity, NotAuthentic, WireError, 
 from ..functions.payload import Blockset
 
 _PULL_SECONDS = 60.0
-"""For one block of a member that leaves."""
+"""Time limit for pulling one block from a leaving member."""
 
 
 class Shelf:
-    """Blocking; for one thread at a time."""
+    """Blocking; one thread at a time may use it."""
 
     def __init__(
         self, root: Path, run_key: Callable[[str], bytes], local_host: str, identity: str, membership: Membership
     ) -> None:
-        """Serve at `local_host`, in clear on loopback only; empty: nobody else can dial this member. `identity`: PEM
-        of a private key and its certificate. `membership`: reaches those that cannot be dialled.
+        """Serve at `local_host`, without TLS on loopback only; empty: other members cannot dial this one.
 
+        `identity`: PEM of a private key and its certificate. `membership`: connects to members that cannot be dialled.
         Raises UsageError, WireError.
         """
         self._folder = HostFolder(root)
@@ -56,7 +57,7 @@ class Shelf:
         return PeerServer(self._folder, self._run_key, str(address), tls, forward=self.gateway.forward)
 
     def announce(self, run: str, store: Store, host: str = "") -> None:
-        """Say, once, where the blocks of this member are; `host`: those that it took over from another one.
+        """Announce, once, the location of this member's blocks; `host`: for blocks taken over from another member.
 
         Raises StoreError.
         """
@@ -68,7 +69,8 @@ class Shelf:
             self._announced.add(key)
 
     def adopt(self, blocks: Blockset) -> None:
-        """Pull what there is of these blocks, and serve it from now on. What cannot be had is made again by others."""
+        """Pull these blocks as far as possible, and serve them from now on. Blocks that cannot be pulled are recomputed
+        elsewhere."""
         store, key = Store.open(blocks.store), self._run_key(blocks.run)
         client = PeerClient(blocks.run, key)
         with contextlib.closing(client), contextlib.suppress(StoreError):
@@ -87,18 +89,18 @@ class Shelf:
                 client.fetch_to_host(address, name, size, self._folder, time.monotonic() + _PULL_SECONDS)
 
     def close(self) -> None:
-        """Serve nothing any more, and end what waits for others."""
+        """Stop serving, and end requests that wait for other members."""
         self.gateway.close()
         self._server.close()
 
 
 def _kept(identity: str) -> Identity:
-    """As the server wants it, with the digest of its certificate. OpenSSL reads a file, and user code could read any
-    that has a name."""
+    """The identity for the server, with the digest of its certificate. OpenSSL can only read a file, so the PEM goes
+    into a memfd, which has no name that user code could open."""
     certificate = ssl.PEM_cert_to_DER_cert(identity[identity.index("-----BEGIN CERTIFICATE-----") :])
     with open(os.memfd_create("tls"), "w", encoding="ascii") as file:
         file.write(identity)
         file.flush()
         kept = Identity(Path(f"/proc/self/fd/{file.fileno()}"), hashlib.sha256(certificate).digest())
-        kept.context()  # which keeps what it read
+        kept.context()  # the context keeps the content of the file
     return kept

@@ -1,4 +1,5 @@
-"""A member at its coordinator, in an event loop: what its machine says, over a connection that two threads serve."""
+"""A member's connection to its coordinator: messages of the member's state machine, over a connection with two
+threads."""
 
 from __future__ import annotations
 
@@ -22,16 +23,16 @@ if TYPE_CHECKING:
     from treadle.primitives.peers.gateway import Gateway
 
 _ATTEMPT = 5.0
-"""Seconds for one attempt to connect, and for one message to be taken by the kernel."""
+"""Seconds for one attempt to connect, and for the kernel to accept one message."""
 _PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 """Seconds between attempts; each pause is twice the last."""
 _FOREVER = 1e9
 _Unsent = SimpleQueue[FromMember | None]
-"""None: there is no more."""
+"""None: no further messages."""
 
 
 class Uplink:
-    """Use once: `dial`, `attend`, `keep_time`, `close`."""
+    """For one use: `dial`, `attend`, `keep_time`, `close`."""
 
     _machine: MemberMachine
     _work: Callable[[Begin | Stop], None]
@@ -45,7 +46,7 @@ class Uplink:
         self._dialling: asyncio.Task[None] | None = None
         self._connection: Connection | None = None
         self._unsent: _Unsent | None = None
-        """For the connection there is, from `listen` on."""
+        """Messages for the current connection, from `listen` on."""
         self._sender: threading.Thread | None = None
 
     @property
@@ -54,7 +55,7 @@ class Uplink:
 
     @property
     def source(self) -> tuple[str, int]:
-        """The local address on the way to the coordinator; no longer there without a connection: `ANY`."""
+        """The local address of the connection to the coordinator, or `ANY` without a connection."""
         connection = self._connection
         if connection is None or connection.closed:
             return ANY
@@ -62,7 +63,7 @@ class Uplink:
         return host, port
 
     async def dial(self, until: float) -> None:
-        """Connect, trying until that moment (monotonic). Raises TreadleError when nobody was there."""
+        """Connect, with retries until `until` (monotonic). Raises TreadleError if no attempt succeeded."""
         self._hang_up()
         pause = _PAUSE
         while True:
@@ -79,15 +80,15 @@ class Uplink:
     def attend(
         self, machine: MemberMachine, work: Callable[[Begin | Stop], None], gateway: Gateway | None = None
     ) -> None:
-        """Hear what comes over the new connection, and do what the machine says to that.
+        """Read from the new connection, and perform the machine's instructions.
 
-        `work` gets what is to be done but to speak and to dial again; `gateway` hears everything, too.
+        `work` receives the instructions other than sending and redialling; `gateway` receives all messages, too.
         """
         self._machine, self._work, self._gateway = machine, work, gateway
         self._listen()
 
     async def keep_time(self) -> str:
-        """Until the machine leaves; why it does. Raises what `fail` was given."""
+        """Run the machine's timers until it leaves; return its reason. Raises the error passed to `fail`."""
         while not self._over.done():
             self._woken.clear()
             with contextlib.suppress(TimeoutError):
@@ -97,13 +98,13 @@ class Uplink:
         return self._over.result()
 
     def fail(self, error: Exception) -> None:
-        """It cannot go on."""
+        """End `keep_time` with an error."""
         if not self._over.done():
             self._over.set_exception(error)
         self._woken.set()
 
     def perform(self, instructions: list[Instruction]) -> None:
-        """What the machine says."""
+        """Perform the machine's instructions."""
         for one in instructions:
             match one:
                 case Say(message):
@@ -118,7 +119,7 @@ class Uplink:
         self._woken.set()
 
     async def _dial_again(self) -> None:
-        """Until the machine has lost its patience."""
+        """Redial until the machine gives up."""
         await self.dial(float("inf"))
         self._listen()
 
@@ -130,19 +131,21 @@ class Uplink:
         self.perform(self._machine.connected(time.monotonic()))
 
     def say(self, message: FromMember) -> None:
-        """In order, without waiting. While nobody listens it is lost: what matters is said again over a new connection.
+        """Send in order, without waiting. Without a connection the message is dropped; the machine repeats important
+        ones.
 
-        What cannot be sent ends the connection.
+        A message that cannot be sent ends the connection.
         """
         if self._unsent is not None:
             self._unsent.put(message)
 
     def say_threadsafe(self, message: FromMember) -> None:
-        """The same from any thread: the loop says it, so that nothing comes before what a connection begins with."""
+        """Like `say`, from any thread. The loop sends it, so that it cannot precede the first messages of a
+        connection."""
         self._tell(self.say, message)
 
     async def finish(self) -> None:
-        """Hang up once all was sent."""
+        """Close the connection after all messages are sent."""
         sender, unsent = self._sender, self._unsent
         if sender is not None and unsent is not None:
             unsent.put(None)
@@ -150,7 +153,7 @@ class Uplink:
         self._hang_up()
 
     def close(self) -> None:
-        """Hang up at once, and dial no more."""
+        """Close the connection at once, and stop dialling."""
         if self._dialling is not None:
             self._dialling.cancel()
         self._hang_up()
@@ -162,7 +165,7 @@ class Uplink:
         if connection is None:
             return
         if unsent is None:
-            connection.close()  # nobody reads it yet
+            connection.close()  # no thread reads it yet
         else:
             connection.abort()
             unsent.put(None)

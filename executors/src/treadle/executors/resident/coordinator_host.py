@@ -24,34 +24,36 @@ if TYPE_CHECKING:
 
 
 class Meeting(Struct, frozen=True):
-    """Where members and their driver meet."""
+    """The address at which members and their driver connect, and the options of members."""
 
     coordinator: str
-    """As functions reach it, `tls://host:port`; `tcp://` on loopback. Port 0 takes a free one."""
+    """The address for functions: `tls://host:port`, or `tcp://` on loopback. Port 0 selects a free port."""
     listen: str = ""
-    """Where the driver listens; empty: at the same address."""
+    """The address on which the driver listens; empty: the same."""
     direct: bool = True
     """Members serve their blocks to one another."""
     idle: float = 60.0
-    """Seconds that a member without a task is kept."""
+    """Seconds that an idle member is kept."""
     inbound: bool = True
-    """Members can be dialled; else two of them dial each other at the same moment, or pass blocks through the store."""
+    """Members can be dialled. Otherwise two members dial each other at the same time, or pass blocks through the
+    store."""
 
 
 class Gone(Exception):
-    """The member will not do it: it left, gave it up, or was lost."""
+    """The member will not finish the task: it left, gave the task up, or was lost."""
 
     def __init__(self, begun: bool) -> None:
         super().__init__(begun)
         self.begun = begun
-        """It may have been begun."""
+        """The task may have started."""
 
 
 class Hub:
-    """Of one executor, in one event loop. `session` is the run that members join, and `key` proves both sides."""
+    """The coordinator of one executor, in one event loop. `session` is the run that members join; `key` authenticates
+    both sides."""
 
     def __init__(self, meeting: Meeting, deployment_key: bytes, folder: Path) -> None:
-        """`folder` keeps the identities for TLS. Raises UsageError for addresses that cannot be."""
+        """`folder` stores the TLS identities. Raises UsageError for invalid addresses."""
         for address in (meeting.coordinator, meeting.listen or meeting.coordinator):
             parse(address)
         if parse(meeting.coordinator).port == 0 and meeting.listen:
@@ -68,12 +70,12 @@ class Hub:
 
     @property
     def address(self) -> str:
-        """As functions reach it."""
+        """The address for functions."""
         assert self._server is not None
         return self._server.address if parse(self.meeting.coordinator).port == 0 else self.meeting.coordinator
 
     def identity(self) -> str:
-        """Of members, for one another: PEM of a key and its certificate; empty where nothing needs to be encrypted."""
+        """The members' identity for one another: PEM of a key and its certificate; empty if no encryption is needed."""
         target = parse(self.meeting.coordinator)
         if not self.meeting.direct or (target.scheme == "tcp" and is_loopback(target.host)):
             return ""
@@ -103,7 +105,7 @@ class Hub:
                 self._visitor = Visitor(server.address, *about, self._folder / "visitor")
 
     async def stop(self) -> None:
-        """Hang up on every member. Idempotent."""
+        """Close the connections to all members. Idempotent."""
         visitor, self._visitor = self._visitor, None
         if visitor is not None:
             await visitor.stop()
@@ -115,7 +117,8 @@ class Hub:
                 asked.set_exception(Gone(begun=True))
 
     async def ask(self, member: str, body: bytes) -> bytes:
-        """Have a member do this, as soon as it is there. Raises Gone. Cancelled: the member stops doing it."""
+        """Offer a request to a member, which receives it once it is connected. Raises Gone. Cancelling stops the work
+        on it."""
         assert self._server is not None
         task = f"task-{next(self._numbers)}"
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -131,16 +134,16 @@ class Hub:
             del self._asked[task]
 
     def present(self, member: str) -> bool:
-        """Whether it has come, and neither left nor was lost."""
+        """Whether the member has connected, and has neither left nor been lost."""
         return self._server is not None and self._server.present(self.session, member)
 
     def know(self, run: str, store: str) -> None:
-        """This driver reads what members hold of the run, too."""
+        """Let this driver also read the blocks that members hold of the run."""
         if self._visitor is not None:
             self._visitor.know(run, store)
 
     def dismiss(self, member: str) -> None:
-        """It is not needed any more."""
+        """Tell the member that it is not needed any more."""
         if self._server is not None:
             self._server.dismiss(self.session, member)
 

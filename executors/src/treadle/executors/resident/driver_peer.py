@@ -1,4 +1,4 @@
-"""The driver among its members: it does no tasks and holds no blocks, but may ask for theirs, as any member may."""
+"""The driver as a peer of its members: it runs no tasks and holds no blocks, but may request blocks as members do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FOREVER = 1e9
 
 
 class Visitor:
-    """For members that cannot be dialled; readers of this process find it (`peers.presence`). For one event loop."""
+    """For members that cannot be dialled. Readers in this process find it (`local_gateways`). For one event loop."""
 
     def __init__(
         self,
@@ -31,7 +31,8 @@ class Visitor:
         has: Callable[[str], bool],
         folder: Path,
     ) -> None:
-        """`address`: of this driver's coordinator; `has`: whether it has a member; `folder` stays empty."""
+        """`address`: of this driver's coordinator; `has`: whether the coordinator has a given member; `folder` stays
+        empty."""
         self.name = f"driver-{secrets.token_hex(6)}"
         self._uplink = Uplink(address, session, key)
         host = HostFolder(folder)
@@ -54,7 +55,7 @@ class Visitor:
             self._uplink.close()
 
     def know(self, run: str, store: str) -> None:
-        """Where the run's blocks may be passed on."""
+        """Allow the run's blocks to be passed through its store."""
         if run not in self._known:
             self._known.add(run)
             self._gateway.know(run, Store.open(store))

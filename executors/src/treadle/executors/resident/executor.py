@@ -1,4 +1,4 @@
-"""Functions that stay, as an executor."""
+"""Resident functions as an executor."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from .slot import MemberSlot
 
 
 class MemberExecutor:
-    """At most `slots` members at a time. Each is a call that lasts as long as its function may, and does task after
-    task; slots without tasks have none.
+    """At most `slots` members at a time. Each is a call that lasts as long as the function's time limit allows, and
+    runs task after task. Idle slots have no member.
 
-    `means`: how functions of the provider are called (`FunctionExecutor.means`); `key_file` holds the deployment key.
-    Cancelling kills the worker that runs the task, not the member.
+    `means`: the resources for calling the provider's functions (`FunctionExecutor.means`). `key_file` holds the
+    deployment key. Cancelling kills the worker that runs the task, not the member.
     """
 
     def __init__(self, means: Means, meeting: Meeting, *, key_file: str, slots: int) -> None:
-        """Raises UsageError for addresses that cannot be, or fewer than one slot."""
+        """Raises UsageError for invalid addresses, or fewer than one slot."""
         if slots < 1:
             raise UsageError(f"the members of {means.name} need at least one slot", "Give slots=1 or more.")
         key = sealing.load_or_create_key(key_file)
@@ -51,7 +51,8 @@ class MemberExecutor:
         self._giving_way: list[asyncio.Task[None]] = []
 
     def _make_room(self, wanted: int) -> None:
-        """See `Crowding.make_room`. What is not idle for long enough yet is looked at with the next refusal."""
+        """See `Crowding.make_room`. Members that are not idle for long enough are considered again at the next
+        refusal."""
         self._giving_way = [one for one in self._giving_way if not one.done()]
         if self._giving_way:
             return
@@ -69,15 +70,15 @@ class MemberExecutor:
 
     @property
     def usage(self) -> CallCounts:
-        """What the calls came to so far; a member is one."""
+        """Counts of the calls so far; a member is one call."""
         return self._means.usage
 
     async def start(self) -> None:
-        """Listen for members; they are called when there are tasks. Raises UsageError, WireError."""
+        """Listen for members, which are called when there are tasks. Raises UsageError, WireError."""
         await self._hub.start()
 
     async def stop(self) -> None:
-        """Give up every attempt under way and dismiss every member; those that do not leave end by themselves."""
+        """Give up every running attempt and dismiss every member. Members that do not react end by themselves."""
         for one in self._giving_way:
             one.cancel()
         await asyncio.gather(*self._giving_way, return_exceptions=True)

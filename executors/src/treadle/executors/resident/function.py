@@ -1,4 +1,4 @@
-"""The function's side of a long call: a thin shell around `machine`. Tasks run as those of ordinary calls do."""
+"""The function's side of a long call: a thin shell around `machine`. Tasks run as in ordinary calls."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ from .lifetime import Span, not_their_fault
 from .machine import COPY, Begin, MemberMachine, Stop
 
 _FIRST_DIAL = 10.0
-"""Seconds in which the coordinator must be reached at all."""
+"""Seconds for the first connection to the coordinator."""
 _request = msgspec.json.Decoder(Request)
 
 
 class Sandbox(Protocol):
-    """The process of a function, as the member in it sees it."""
+    """The function's process, as the member in it uses it."""
 
     def open(self, request: Request) -> Order | Join | Adopt | Response:
-        """What was sealed into a call, or why it is not believed."""
+        """The decrypted content of a call, or a Response with the reason for rejecting it."""
 
     def run_key(self, run: str) -> bytes:
         """The key of a run."""
 
     async def hold_blocks(self) -> Path:
-        """The folder in which the worker keeps blocks that stay here, from now on."""
+        """The folder in which the worker stores blocks of this host from now on."""
 
     def drop_blocks(self) -> None:
-        """Nobody will come for those that are here."""
+        """Remove the stored blocks: no consumer will read them."""
 
     async def work(self, task: Task, deadline: float, memory: int) -> list[Report]:
-        """Reports of all partitions of a task."""
+        """The reports of all partitions of a task."""
 
 
 async def take_part(sandbox: Sandbox, session: str, join: Join, seconds: float, memory: int) -> Response:
-    """Be a member until dismissed, or until the call's time is over; the provider ends it after `seconds`.
+    """Run as a member until dismissed, or until the call's time is over; the provider ends the call after `seconds`.
 
-    `session`: the coordinator's run, whose key proves each side to the other.
+    `session`: the coordinator's run, whose key authenticates both sides.
     """
     member = _Member(sandbox, session, join, min(usable(seconds), join.seconds), memory)
     try:
@@ -60,7 +60,7 @@ async def take_part(sandbox: Sandbox, session: str, join: Join, seconds: float, 
 
 
 class _Member:
-    """Use once."""
+    """For one use."""
 
     def __init__(self, sandbox: Sandbox, session: str, join: Join, seconds: float, memory: int) -> None:
         self._sandbox, self._session, self._join, self._memory = sandbox, session, join, memory
@@ -72,7 +72,7 @@ class _Member:
         self._machine: MemberMachine
         self._under_way: asyncio.Task[None] | None = None
         self._turn = asyncio.Lock()
-        """Of the one task at work: one that was stopped has it until its worker is gone."""
+        """Held by the running task. A stopped task holds it until its worker is gone."""
 
     async def run(self) -> Response:
         try:
@@ -128,7 +128,7 @@ class _Member:
         try:
             async with self._turn:
                 response = await self._respond(body)
-        except Exception as error:  # noqa: BLE001 (a full disk, say: it ends this call as it ends an ordinary one)
+        except Exception as error:  # noqa: BLE001 (a full disk, for example, ends this call as it ends an ordinary one)
             self._uplink.fail(error)
         else:
             self._uplink.perform(self._machine.done(task, msgspec.json.encode(response)))

@@ -1,4 +1,4 @@
-"""When a member is used, left to itself, or another one takes its place. Pure; times are seconds of one clock."""
+"""Decides when a member is used, dismissed or replaced. Pure; times are seconds of one clock."""
 
 from __future__ import annotations
 
@@ -14,56 +14,56 @@ from ..functions.payload import Blockset
 from ..program import Failure, Outcome, Report, Task
 
 HANDOVER = 30.0
-"""Seconds kept at the end of a member for handing its blocks to the next one, which has to start first."""
+"""Seconds reserved at the end of a member for handing its blocks to the next member, which must start first."""
 HANDOVER_SHARE = 0.2
-"""At most, of all the time that a member has."""
+"""Maximum share of a member's total time for the handover."""
 _SHARE = 0.1
-"""Of its working time: what a task without a `timeout` is supposed to need."""
+"""Share of its working time that a task without a `timeout` is assumed to need."""
 _FRESH = 0.1
-"""Of its working time: a task that began earlier had all the time there is."""
+"""Share of its working time: a task that started earlier had practically all of it."""
 SETTLED = 1.0
-"""Seconds without a task after which a member may leave for a call that the provider refuses: between two tasks of one
-stage it has none for milliseconds."""
+"""Idle seconds after which a member may leave to make room for a refused call. Between two tasks of one stage a member
+is idle for milliseconds only."""
 LONE = 10.0
-"""The same for a member whose blocks nothing can take over."""
+"""The same for a member whose blocks no other member can take over."""
 OVER = "its member's time was over"
 
 
 class Span(NamedTuple):
-    """The time of one long call, in seconds from its beginning."""
+    """The time limits of one long call, in seconds from its start."""
 
     work: float
-    """Tasks run."""
+    """Until then it runs tasks."""
     total: float
-    """Blocks are served."""
+    """Until then it serves blocks."""
 
     @staticmethod
     def of(seconds: float) -> Span:
-        """Of a call that the provider ends after so many seconds."""
+        """The limits of a call that the provider ends after `seconds`."""
         total = usable(seconds)
         return Span(total - min(HANDOVER, total * HANDOVER_SHARE), total)
 
 
 def needs(task: Task, span: Span) -> float:
-    """Seconds a member should have left to begin the task: what it has not done then is called for again."""
+    """Seconds a member should have left to begin the task. Work it does not finish must be called again."""
     return min(task.timeout or span.work * _SHARE, span.work)
 
 
 class Standing(NamedTuple):
-    """A slot's member as its slot sees it."""
+    """The state of a slot's member."""
 
     born: float
-    """When it was called for: it may live a little longer than that says, never shorter."""
+    """The time of the call. The member may live a little longer than this implies, never shorter."""
     size: int
-    """Bytes of the function."""
+    """Memory of the function, in bytes."""
     fresh: bool
-    """It has done nothing yet."""
+    """It has not run any task yet."""
 
 
 def choose(
     member: Standing | None, span: Span, size: int, seconds: float, now: float
 ) -> Literal["call", "use", "replace"]:
-    """For a task that wants a function of `size` bytes, and `seconds`."""
+    """Decide for a task that needs a function of `size` bytes, and `seconds`."""
     if member is None:
         return "call"
     late = now + seconds > member.born + span.work and not member.fresh
@@ -73,8 +73,8 @@ def choose(
 def rest(
     member: Standing, span: Span, used: float, idle: float, holds: bool, now: float
 ) -> tuple[Literal["keep", "dismiss", "replace"], float]:
-    """What becomes of a member without a task, and when to ask again. `used`: when its last task ended; `idle`: how
-    long it is kept after that; `holds`: it has blocks that others may want."""
+    """Decide about an idle member, and when to decide the next time. `used`: end of its last task; `idle`: seconds it
+    is kept after that; `holds`: it has blocks that other members may need."""
     leaves, works_until = used + idle, member.born + span.work
     if now >= leaves:
         return "dismiss", now
@@ -84,21 +84,22 @@ def rest(
 
 
 class Resting(NamedTuple):
-    """A member without a task."""
+    """An idle member."""
 
     slot: str
     used: float
-    """When its last task ended."""
+    """The end of its last task."""
     holds: bool
-    """It has blocks that others may want."""
+    """It has blocks that other members may need."""
 
 
 def leavers(resting: Sequence[Resting], working: int, wanted: int, now: float) -> list[tuple[str, str]]:
-    """Slots whose members leave, so that `wanted` calls which the provider refuses can be made; beside each the slot
-    whose member takes the blocks, empty where there are none or nothing can take them. `working`: members with a task.
+    """The slots whose members leave, so that `wanted` refused calls can be made. Each is paired with the slot whose
+    member takes over its blocks; empty: it has none, or no other member can take them. `working`: number of members
+    with a task.
 
-    Members without blocks leave first, then those that have been idle for longest. The last member with blocks stays
-    while others work or have just worked, and for `LONE` seconds: what it holds would have to be made again.
+    Members without blocks leave first, then the members that have been idle longest. The last member with blocks stays
+    while others work or have just worked, and for `LONE` seconds, because its blocks would have to be recomputed.
     """
     settled = sorted((one for one in resting if now - one.used >= SETTLED), key=lambda one: (one.holds, one.used))
     found: list[tuple[str, str]] = []
@@ -113,7 +114,7 @@ def leavers(resting: Sequence[Resting], working: int, wanted: int, now: float) -
 
 
 def not_their_fault(reports: list[Report], began: float, ended: float, span: Span) -> list[Report]:
-    """A partition that was cut off by the end of a member which had worked for others before has lost its worker.
+    """Convert a timeout at the end of a member to a lost worker, if the member had run other tasks before.
 
     `began` and `ended`: of the task, in seconds of the member's life.
     """
@@ -127,7 +128,7 @@ def not_their_fault(reports: list[Report], began: float, ended: float, span: Spa
 
 
 class Holdings:
-    """The blocks that one member holds, by run, and the hosts that they are known to be on."""
+    """The blocks that one member holds, by run, and their known hosts."""
 
     def __init__(self) -> None:
         self._blocks: dict[tuple[str, str], dict[str, int]] = {}
@@ -137,7 +138,7 @@ class Holdings:
         return bool(self._blocks)
 
     def note(self, task: Task, reports: Iterable[Report]) -> None:
-        """What the outcomes of a task left there."""
+        """Add the blocks that the outcomes of a task left there."""
         place = (task.job.run, task.job.store)
         for report in reports:
             refs = (report.block, report.failed_items) if isinstance(report, Outcome) else ()
@@ -148,13 +149,13 @@ class Holdings:
                     self._hosts.setdefault(place, {})[hosts[0]] = None
 
     def add(self, other: Holdings) -> None:
-        """What another member held is here now."""
+        """Add the blocks of another member, which this member has taken over."""
         for place, blocks in other._blocks.items():
             self._blocks.setdefault(place, {}).update(blocks)
             self._hosts[place] = {**other._hosts[place], **self._hosts.get(place, {})}
 
     def sets(self) -> tuple[Blockset, ...]:
-        """The host that is asked for them is the last."""
+        """The blocks to adopt. They are pulled from the last host in each set."""
         return tuple(
             Blockset(run, store, tuple(self._hosts[run, store]), tuple(blocks.items()))
             for (run, store), blocks in self._blocks.items()

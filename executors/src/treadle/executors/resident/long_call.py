@@ -1,4 +1,4 @@
-"""The long call of one member, as its driver sees it: being made, under way, ended."""
+"""The driver's view of one member's long call: starting, running, ended."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from .coordinator_host import Gone, Hub
 from .lifetime import Holdings, Span, Standing
 
 _POLL = 0.1
-"""Seconds between looks for a member that is dismissed before it has come."""
+"""Seconds between checks for a member that is dismissed before it has connected."""
 _SPARE = 30.0
-"""Seconds by which a member outlasts the idleness after which its slot dismisses it: a copy of a call, which a provider
-may make at any time, has no slot."""
+"""A member leaves by itself this many seconds after its slot would dismiss it. A provider may make a copy of a call at
+any time, and a copy has no slot."""
 _LAST_WORDS = 3.0
-"""Seconds in which the coordinator hears that a member is gone once its call has ended, or the other way round."""
+"""Seconds from the end of a call until the coordinator notices, or the other way round."""
 
 
 class MemberCall:
-    """One member, from the wish for it to the end of its call."""
+    """One member, from the decision to call it to the end of its call."""
 
     def __init__(self, means: Means, hub: Hub, span: Span, size: int) -> None:
         """`size`: bytes of the function."""
@@ -36,7 +36,7 @@ class MemberCall:
         self.name = f"member-{secrets.token_hex(6)}"
         self.holds = Holdings()
         self.used = time.monotonic()
-        """When its last task ended."""
+        """The end of its last task."""
         self._standing = Standing(self.used, size, fresh=True)
         self._lost = float("inf")
         """When the answer of its call was lost."""
@@ -44,20 +44,20 @@ class MemberCall:
 
     @property
     def standing(self) -> Standing | None:
-        """None: it is no more."""
+        """None: the member is gone."""
         gone = self._call.done() and (self._call.cancelled() or self._call.exception() or self._answer() is not None)
         late = time.monotonic() > self._comes_until
         lost = late and self._call.done() and not self._hub.present(self.name)
         return None if gone or lost else self._standing
 
     async def ask(self, body: bytes) -> Response:
-        """Have it do this. Raises Gone; UsageError when functions and driver do not fit together; NotRun."""
+        """Send a request to the member. Raises Gone; UsageError when functions and driver do not match; NotRun."""
         asking = spawn(self._hub.ask(self.name, body), name=f"task of {self.name}")
         ending = spawn(self._ended(), name=f"end of {self.name}")
         try:
             await asyncio.wait({asking, ending}, return_when=asyncio.FIRST_COMPLETED)
             if not asking.done():
-                ending.result()  # raises what kept it from being called
+                ending.result()  # raises the error that prevented the call
                 await asyncio.wait({asking}, timeout=_LAST_WORDS)
             if not asking.done():
                 raise Gone(begun=True)
@@ -70,14 +70,15 @@ class MemberCall:
             self.used = time.monotonic()
 
     async def end(self) -> Answer | None:
-        """How its call ended, if that is heard of soon."""
+        """How its call ended, if that is known soon."""
         with contextlib.suppress(TimeoutError, StoreError):
             async with asyncio.timeout(_LAST_WORDS):
                 return await asyncio.shield(self._call)
         return None
 
     async def leave(self) -> None:
-        """Dismiss it, once it has come, and wait a moment for its call to end. Cancelled: give the call up."""
+        """Dismiss the member once it has connected, and wait a moment for its call to end. Cancelling gives the call
+        up."""
         try:
             await self._come()
             self._hub.dismiss(self.name)
@@ -87,7 +88,7 @@ class MemberCall:
             await asyncio.gather(self._call, return_exceptions=True)
 
     async def _come(self) -> None:
-        """Until it is there, or its call has ended, or it will not come any more."""
+        """Wait until the member has connected, its call has ended, or it can no longer connect."""
         until = self._comes_until
         while not (self._call.done() or self._hub.present(self.name)):
             if time.monotonic() > until:
@@ -98,12 +99,12 @@ class MemberCall:
 
     @property
     def _comes_until(self) -> float:
-        """When it must have come: sooner once its answer was lost, see `Call.lost`."""
+        """The latest time for the member to connect; earlier once the answer was lost, see `Call.lost`."""
         until = self._standing.born + self._means.invoker.limits.queued_seconds + START_SECONDS
         return min(until, self._lost + self._means.waits + START_SECONDS)
 
     def _answer(self) -> Answer | None:
-        """How the call ended, if that is known."""
+        """How the call ended, if known."""
         answer = self._call.result()
         return None if answer.ended == "accepted" else answer
 
@@ -114,7 +115,7 @@ class MemberCall:
             self._means.crowding.over(self.name)
 
     async def _taken(self) -> Answer:
-        """However often it is refused before. A call whose answer is lost goes on for all we know."""
+        """Call until the provider accepts, however often it refuses. A call whose answer was lost counts as running."""
         means, limits = self._means, self._means.invoker.limits
         while True:
             made = await means.gate.wait()
@@ -146,16 +147,17 @@ class MemberCall:
         return encode_content(hub.session, join, hub.key)
 
     async def _ended(self) -> None:
-        """Returns once the member is gone and the coordinator may not know. Raises what kept it from being called."""
+        """Return once the member is gone and the coordinator may not know it. Raises the error that prevented the
+        call."""
         answer = await asyncio.shield(self._call)
         if answer.ended == "accepted":
             await asyncio.sleep(max(0.0, self._comes_until - time.monotonic()))
             if self._hub.present(self.name):
-                await asyncio.Event().wait()  # the coordinator will tell
+                await asyncio.Event().wait()  # the coordinator will report the end
         elif answer.ended == "answered":
             refuse(decode_response(answer.response), self._means.name)
 
 
 def _is_copy(answer: Answer) -> bool:
-    """It is the answer of a second run of one call, which found the first one at work."""
+    """Whether the answer comes from a second execution of a call, which found the first one running."""
     return answer.ended == "answered" and decode_response(answer.response).problem == "copy"

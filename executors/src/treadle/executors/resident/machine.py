@@ -1,18 +1,18 @@
-"""What a member says and does, from its first connection to its end. Pure: events in, instructions out.
+"""The state machine of a member, from its first connection to its end. Pure: events in, instructions out.
 
-    state    event                          next     what follows
-    idle     Task                           busy     it is begun
-    idle     Task, after its working time   idle     given up: it returns to its owner
-    busy     done                           telling  its result is said, over every new connection again
-    busy     Withdrawn                      idle     it is stopped
-    telling  Accepted, Withdrawn            idle     more is asked for, while its working time lasts
-    telling  Refused                        over     it was taken for lost, and its slot has another member; Bye
-    idle     nothing to do for `idle`       over     Bye
-    any      Dismissed, its time is over    over     what runs is stopped; Bye
-    any      its name is refused            over     another copy of this call has come first
-    any      no coordinator for `patience`  over     what runs is stopped
+    state    event                          next     action
+    idle     Task                           busy     start it
+    idle     Task, after its working time   idle     give up: the task returns to its owner
+    busy     done                           telling  send the result, and again over every new connection
+    busy     Withdrawn                      idle     stop the task
+    telling  Accepted, Withdrawn            idle     ask for more, during its working time
+    telling  Refused                        over     Bye: it counted as lost, and its slot has another member
+    idle     no task for `idle` seconds     over     Bye
+    any      Dismissed, its time is over    over     stop the running task; Bye
+    any      its name is refused            over     another copy of this call joined first
+    any      no coordinator for `patience`  over     stop the running task
 
-Nothing is asked for after the working time: the member then serves its blocks until it is dismissed.
+After its working time the member asks for no tasks. It then serves its blocks until it is dismissed.
 """
 
 from __future__ import annotations
@@ -36,37 +36,38 @@ from treadle.primitives.coordinator.messages import (
 )
 
 BEAT = 2.0
-"""Seconds between signs of life; the coordinator's lease is several of them."""
+"""Seconds between heartbeats; the coordinator's lease lasts several of them."""
 SILENCE = 6.0
-"""Seconds without a word from the coordinator, which answers every sign of life, after which the link is dead."""
+"""Seconds without a message from the coordinator, which answers every heartbeat, after which the link counts as
+dead."""
 COPY = "another copy of it has come first"
 PATIENCE = 15.0
-"""Seconds without a coordinator: a driver that restarts has other members."""
+"""Seconds without a coordinator. A restarted driver has other members."""
 
 
 class Say(NamedTuple):
-    """Send it; without a connection it is lost, and said again where that matters."""
+    """Send the message. Without a connection it is lost; the machine repeats important ones."""
 
     message: FromMember
 
 
 class Begin(NamedTuple):
-    """Do the task, and tell the machine when it is done."""
+    """Start the task, and call `done` with its result."""
 
     task: str
     body: bytes
 
 
 class Stop(NamedTuple):
-    """Kill what is under way; nobody wants to hear of it."""
+    """Kill the running task; its result is not needed."""
 
 
 class Dial(NamedTuple):
-    """Hang up, if there is a connection, and make another."""
+    """Close the connection, if there is one, and make another."""
 
 
 class Leave(NamedTuple):
-    """It is over."""
+    """The member ends."""
 
     why: str
 
@@ -80,12 +81,13 @@ class _Work(NamedTuple):
 
 
 class MemberMachine:
-    """Times are seconds of any clock that only grows."""
+    """Times are seconds of any clock that never decreases."""
 
     def __init__(
         self, name: str, address: str, host: str, *, works_until: float, ends: float, idle: float = float("inf")
     ) -> None:
-        """`address`: where it serves blocks; empty: nowhere. `host` is no other's, nor another copy's of this call."""
+        """`address`: where it serves blocks; empty: it serves none. `host` differs from every other member's, and from
+        other copies of this call."""
         self._hello = Hello(name, address, host)
         self._works_until, self._ends, self._idle = works_until, ends, idle
         self._idle_since: float | None = None
@@ -100,7 +102,7 @@ class MemberMachine:
     # -- events
 
     def connected(self, now: float) -> list[Instruction]:
-        """There is a connection. The coordinator says again which task is this member's."""
+        """A connection was made. The coordinator sends this member's task again."""
         self._connected, self._away_since = True, None
         self._heard = self._beat = now
         if self._under_way is None and self._idle_since is None:
@@ -139,7 +141,7 @@ class MemberMachine:
         return []
 
     def done(self, task: str, result: bytes) -> list[Instruction]:
-        """The task begun last has a result; of one that was stopped nobody wants to hear."""
+        """The task begun last has a result. The result of a stopped task is ignored."""
         if self.over or self._under_way is None or self._under_way.task != task:
             return []
         self._result = Finished(task, self._under_way.epoch, result)
@@ -164,7 +166,7 @@ class MemberMachine:
         return [Say(Alive())]
 
     def wakes_at(self) -> float:
-        """When `tick` is needed next."""
+        """The time of the next necessary `tick`."""
         if self._away_since is not None:
             return min(self._ends, self._away_since + PATIENCE)
         leaves = self._ends if self._idle_since is None else self._idle_since + self._idle
@@ -185,7 +187,7 @@ class MemberMachine:
         return [Begin(work.task, body)]
 
     def _tells(self, task: str) -> bool:
-        """It has a result of that task which nobody has accepted."""
+        """Whether it has a result of that task that was not accepted yet."""
         return self._result is not None and self._result.task == task
 
     def _ask(self, now: float) -> list[Instruction]:

@@ -1,4 +1,4 @@
-"""A slot that has one member at a time, and tasks done by it."""
+"""A slot that has one member at a time, which runs the slot's tasks."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from .lifetime import HANDOVER, OVER, Holdings, Resting, Span, choose, needs, re
 from .long_call import MemberCall
 
 _MESSAGE = 512 << 10
-"""Bytes of an order or of reports that travel in a message; longer ones go through the store."""
+"""Maximum bytes of an order or of reports in a message; longer ones go through the store."""
 _LEAVING = 3.0
-"""Seconds in which members that are dismissed may leave in good order."""
+"""Seconds that dismissed members have to leave."""
 _TRIES = 3
-"""Members that may leave just as a task comes."""
+"""Maximum tries for a task when members leave just as it arrives."""
 _POLL = 0.2
-"""Seconds between looks at a member that works."""
+"""Minimum seconds between checks of a working member."""
 
 
 class MemberSlot:
@@ -51,11 +51,11 @@ class MemberSlot:
         return self._underway.task
 
     async def run(self, task: Task, report: Callable[[Report], None]) -> None:
-        """See `Slot.run`. Raises UsageError when who deployed the function must act, or open the coordinator's port."""
+        """See `Slot.run`. Raises UsageError when the deployment must be corrected or the coordinator's port opened."""
         await self._underway.run(task, self._run, report)
 
     async def stop(self) -> None:
-        """Give up the attempt under way, which is reported as lost, and dismiss the member."""
+        """Give up the running attempt, which is reported as lost, and dismiss the member."""
         await self._underway.stop()
         if self._keeper is not None:
             self._keeper.cancel()
@@ -69,11 +69,11 @@ class MemberSlot:
             one.cancel()
         await asyncio.gather(*leaving, return_exceptions=True)
 
-    # -- room for others
+    # -- making room for calls
 
     @property
     def resting(self) -> Resting | None:
-        """Its member, when that has no task and none comes."""
+        """Its member, if it is idle and no task is about to start."""
         member = self._member
         if member is None or self._turn.locked() or self._underway.busy or member.standing is None:
             return None
@@ -85,18 +85,18 @@ class MemberSlot:
 
     @property
     def leaving(self) -> int:
-        """Members that were dismissed, and have not left."""
+        """Number of members that were dismissed and have not left yet."""
         return len(self._leaving)
 
     async def give_way(self, heir: MemberSlot | None) -> None:
-        """Dismiss the member, once that of `heir` has taken its blocks; if it cannot, the member stays."""
+        """Dismiss the member once the member of `heir` has taken over its blocks. If that fails, the member stays."""
         async with self._turn:
             member = self._member
             if member is not None and (heir is None or await heir.take_over(member.holds)):
                 self._dismiss(member)
 
     async def take_over(self, holds: Holdings) -> bool:
-        """Have the member pull and serve these blocks too."""
+        """Make the member pull and serve these blocks too."""
         async with self._turn:
             member = self._member
             if member is None or member.standing is None:
@@ -106,7 +106,7 @@ class MemberSlot:
                 async with asyncio.timeout(HANDOVER):
                     await member.ask(encode_content(self._hub.session, Adopt(holds.sets()), self._hub.key))
                 member.holds.add(holds)
-                member.used = used  # nothing has used it
+                member.used = used  # adopting blocks is not a task
                 return True
             return False
 
@@ -145,7 +145,7 @@ class MemberSlot:
         return [failure_of(task, FailureClass.WORKER_LOST, OVER)]
 
     def _seconds(self, task: Task) -> float:
-        """What the task may take of its member's time."""
+        """Maximum seconds of its member's time for the task."""
         if not task.timeout:
             return self._span.work
         return min(task.timeout * len(task.partitions) + START_SECONDS, self._span.work)
@@ -157,7 +157,7 @@ class MemberSlot:
                 self._means.sizes.ran_out(task, report.partition)
 
     async def _loss(self, task: Task, member: MemberCall) -> Failure:
-        """How the member ended tells what that means; the provider's time limit is no limit of the task's."""
+        """The failure, from the way the member ended. The provider's time limit is not the task's limit."""
         answer = await member.end()
         if answer is None or answer.ended in ("answered", "accepted", "timed out"):
             return failure_of(task, FailureClass.WORKER_LOST, answer.how if answer and answer.how else "it was lost")
@@ -177,7 +177,7 @@ class MemberSlot:
                 return member
             case "replace" if member is not None:
                 return await self._replace(member, size)
-        self._dismiss(member)  # what is left of it: a second run of its call, say
+        self._dismiss(member)  # the remains of a member, such as a second execution of its call
         self._member = self._called(size)
         return self._member
 
@@ -185,7 +185,7 @@ class MemberSlot:
         return MemberCall(self._means, self._hub, self._span, size)
 
     async def _replace(self, old: MemberCall, size: int) -> MemberCall:
-        """Another member takes its place, and its blocks as far as time allows; what is lost is made again."""
+        """Call another member, and let it take over the blocks as far as time allows. Lost blocks are recomputed."""
         new = self._member = self._called(size)
         if old.holds:
             body = encode_content(self._hub.session, Adopt(old.holds.sets()), self._hub.key)
@@ -197,7 +197,7 @@ class MemberSlot:
         return new
 
     def _dismiss(self, member: MemberCall | None) -> None:
-        """Its call ends in a moment; nobody waits for it but `stop`."""
+        """Dismiss the member. Its call ends soon; only `stop` waits for it."""
         if member is self._member:
             self._member = None
         if member is not None:
@@ -206,12 +206,13 @@ class MemberSlot:
             leaving.add_done_callback(self._leaving.discard)
 
     def _rest(self) -> None:
-        """From now on the member has no task."""
+        """Start watching the member, which is idle from now on."""
         if self._member is not None and self._keeper is None and not self._underway.stopped:
             self._keeper = spawn(self._keep(), name=f"keeper of {self.name}")
 
     async def _keep(self) -> None:
-        """Between tasks: dismiss a member that was idle for long, replace one with blocks whose time is over."""
+        """Between tasks: dismiss a member that has been idle for long; replace a member with blocks whose time is
+        over."""
         try:
             while (member := self._member) is not None:
                 standing = member.standing
@@ -232,13 +233,13 @@ class MemberSlot:
         if replace:
             with contextlib.suppress(TreadleError):
                 used = member.used
-                (await self._replace(member, size)).used = used  # nobody has used it
+                (await self._replace(member, size)).used = used  # the new member has run no task
         else:
             self._dismiss(member)
 
 
 def _reports(order: Order, response: Response, key: bytes, provider: str) -> list[Report]:
-    """Raises UsageError when function and driver do not fit together, StoreError when the reports cannot be had."""
+    """Raises UsageError when function and driver do not match, StoreError when the reports cannot be read."""
     refuse(response, provider)
     try:
         return take_reports(order, response, key)

@@ -1,1 +1,1 @@
-"""The task runtime: the same code wherever a task runs."""
+"""The task runtime: the same code on every executor."""

@@ -1,4 +1,4 @@
-"""A shuffle's `combine`: one pair for each key that a partition has, before it is scattered."""
+"""The `combine` of a shuffle: a partition is reduced to one pair for each key before it is scattered."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..spill.folding import Folder
 
 
 def combined(tail: Scatter, flow: Flow, attempt: Attempt) -> Iterator[list[tuple[Any, Any]]]:
-    """Pairs (key, fold) in the order of the keys' first occurrence: records are folded as they come, none is kept."""
+    """Pairs (key, fold) in the order of the keys' first occurrence. Records are folded as they arrive; none is kept."""
     folder, start, pieces = Folder(attempt.function(tail.combine), attempt.room), 0, iter(flow.parts)
     for piece in pieces:
         try:
@@ -38,16 +38,16 @@ def combined(tail: Scatter, flow: Flow, attempt: Attempt) -> Iterator[list[tuple
 
 
 def _pairs(kind: Kind, piece: Any, start: int) -> tuple[Sequence[Any], Sequence[Any]]:
-    """(canonical keys, values that a fold cannot write to), the first at position `start`. Raises InputFailed."""
+    """(canonical keys, values that a fold cannot modify), the first at position `start`. Raises InputFailed."""
     try:
         keys, values = plain(firsts(kind, piece, start)), seconds(kind, piece)
-        return keys, sealed(values) if isinstance(values, list) else values  # no key is an array
+        return keys, sealed(values) if isinstance(values, list) else values  # keys are never arrays
     except TreadleError as error:
         raise InputFailed(error) from error
 
 
 def _use_up(pieces: Iterator[Any], tail: Scatter, attempt: Attempt) -> None:
-    """Before a failure of the end is told: one of what comes before it in the program counts instead."""
+    """Consume the rest before reporting a failure at the end: a failure earlier in the program takes precedence."""
     deque(pieces, maxlen=0)
     attempt.finish()
     attempt.stage = tail.stage

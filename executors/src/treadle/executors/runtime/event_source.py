@@ -1,7 +1,7 @@
-"""Events of a run, read again: from the Kafka partition where its trigger read them, or from the copy made of them.
+"""Reads the events of a run again: from the Kafka partition where its trigger read them, or from a stored copy.
 
-A reader belongs to no consumer group and commits nothing (`assign` and a first offset). It gives every record that it
-was asked for, or fails: the topic must still be the one with that UUID, and each offset must be there.
+A reader belongs to no consumer group and commits nothing (`assign` and a first offset). It returns every requested
+record, or fails: the topic must still have the same UUID, and each offset must exist.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, Message
 
 _SILENCE = 30.0
-"""Seconds without an answer after which the broker counts as away."""
+"""Seconds without an answer after which the broker counts as unavailable."""
 _BATCH = 500
 _QUIET: dict[str, Any] = {"log_level": 3}
-"""A task's log is the user's; what goes wrong with the broker is raised."""
+"""A task's log belongs to the user; errors of the broker are raised instead."""
 
 
 class EventReader:
-    """For the tasks of one run."""
+    """Reads events for the tasks of one run."""
 
     def __init__(self, store: Store, run: str, key: bytes, secrets: Mapping[str, str]) -> None:
         """`key` is the run's; `secrets` hold the settings of the connections that its tasks use."""
         self._store, self._run, self._key, self._secrets = store, run, key, secrets
 
     def read(self, split: EventSplit) -> Iterator[list[Any]]:
-        """The events, or their data, in order, a few at a time.
+        """The events, or their data, in order, in small lists.
 
-        Raises DataError for events that are gone or cannot be decoded, StoreError when the broker or the store does
+        Raises DataError for events that are missing or cannot be decoded, StoreError when the broker or the store does
         not answer, UsageError when the connection is not known here.
         """
         records = self._copied(split) if split.copied else self._consumed(split)
@@ -90,7 +90,7 @@ def _wanted(split: EventSplit) -> Iterator[int]:
 
 
 def record_of(message: Message, topic_id: str) -> Record:
-    """A message of confluent_kafka as a record."""
+    """Convert a message of confluent_kafka to a record."""
     kind, milliseconds = message.timestamp()
     headers: Any = message.headers() or []
     return Record(
@@ -110,18 +110,18 @@ def _bytes(given: str | bytes | None) -> bytes | None:
 
 
 def _messages(consumer: Consumer, split: EventSplit) -> Iterator[Message]:
-    """The messages from the split's first offset on; raises what `EventReader.read` does when there is none."""
+    """The messages from the split's first offset on. Raises the errors of `EventReader.read` if none arrives."""
     from confluent_kafka import KafkaError
 
     silent_since = time.monotonic()
     last: KafkaError | None = None
     while time.monotonic() < silent_since + _SILENCE:
-        first = consumer.poll(1.0)  # `consume` alone would wait for all it may give
+        first = consumer.poll(1.0)  # `consume` alone would wait for a full batch
         for message in (first, *consumer.consume(_BATCH, timeout=0.0)) if first else ():
             error = message.error()
             if error is None:
                 yield message
-                silent_since = time.monotonic()  # from now on it is waited for, whatever was done with the message
+                silent_since = time.monotonic()  # the silence starts here, however long the message was processed
             elif error.code() == KafkaError._PARTITION_EOF:
                 raise _gone(split, "the partition ends before the last of them")
             elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
@@ -135,7 +135,7 @@ def _consumer(settings: Mapping[str, Any], split: EventSplit) -> Consumer:
     from confluent_kafka import Consumer, TopicPartition
 
     about = {
-        "group.id": "treadle.range",  # librdkafka wants a name; nothing joins it
+        "group.id": "treadle.range",  # required by librdkafka, but no reader joins it
         "enable.auto.commit": False,
         "isolation.level": "read_committed",
         "auto.offset.reset": "error",
@@ -147,7 +147,7 @@ def _consumer(settings: Mapping[str, Any], split: EventSplit) -> Consumer:
 
 
 def _check_topic(settings: Mapping[str, Any], split: EventSplit) -> None:
-    """Refuse a topic that was deleted, or deleted and made again."""
+    """Refuse a topic that was deleted, or deleted and created again."""
     try:
         from confluent_kafka import KafkaError, KafkaException, TopicCollection
         from confluent_kafka.admin import AdminClient
@@ -155,7 +155,7 @@ def _check_topic(settings: Mapping[str, Any], split: EventSplit) -> None:
         raise UsageError(
             "reading events of a Kafka topic needs confluent-kafka", "pip install 'treadle-executors[kafka]'"
         ) from error
-    admin = AdminClient(dict(settings))  # forgets what it was asked when it is forgotten itself
+    admin = AdminClient(dict(settings))  # freed with its pending requests
     try:
         asked = admin.describe_topics(TopicCollection([split.topic]), request_timeout=_SILENCE)
         found = topic_uuid(asked[split.topic].result().topic_id)
@@ -168,7 +168,7 @@ def _check_topic(settings: Mapping[str, Any], split: EventSplit) -> None:
 
 
 def topic_uuid(given: Any) -> str:
-    """A topic's UUID of confluent_kafka, which writes it in plain Base64, as Kafka writes it."""
+    """A topic's UUID as Kafka writes it. confluent_kafka writes it in plain Base64."""
     return str(given).replace("+", "-").replace("/", "_").rstrip("=")
 
 

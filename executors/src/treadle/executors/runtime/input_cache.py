@@ -1,4 +1,4 @@
-"""What a partition reads: blocks, kept decoded between partitions where nobody can change them, files and literals."""
+"""The input of a partition: files, literals and blocks. Immutable blocks stay decoded between partitions."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from .shuffle_index import one_kind
 
 _RANGE_CHUNK = 1 << 16
 _AT_ONCE = 32
-"""A file is read in pieces of at most one byte in so many of the room: one is decoded while the next is read."""
+"""A file is read in pieces of at most this fraction of the room: one is decoded while the next is read."""
 _Entry = tuple[Any, int, Literal["shared", "list"]]
 
 
 class Cache:
-    """The decoded values of slices, least recently used out first, within `limit` encoded bytes.
+    """A least-recently-used cache of decoded slices, limited to `limit` encoded bytes.
 
-    Only what is frozen is kept. A block that holds one list of frozen records (a broadcast list) is kept too: every
-    caller gets a list of its own.
+    Only immutable values are kept. A block that holds one list of frozen records (a broadcast list) is kept too: every
+    caller receives its own copy of the list.
     """
 
     def __init__(self, limit: int) -> None:
@@ -37,12 +37,12 @@ class Cache:
         self._entries: OrderedDict[tuple[str, int], _Entry] = OrderedDict()
 
     def keep_within(self, limit: int) -> None:
-        """Keep at most so many bytes from now on; 0: as many as ever."""
+        """Keep at most `limit` bytes from now on; 0: the original limit."""
         self._limit = min(self._most, limit or self._most)
         self._shrink()
 
     def load(self, slice: Slice, get: Callable[[Slice], Any]) -> Any:
-        """The value of the slice: kept, or from `get`, whose errors pass."""
+        """The value of the slice: cached, or from `get`, whose errors pass through."""
         name = (slice.name, slice.part.offset)
         entry = self._entries.get(name)
         if entry is not None:
@@ -82,9 +82,9 @@ def _given(entry: _Entry) -> Any:
 
 
 def read_input(source: PartitionInput, attempt: Attempt) -> Flow:
-    """The partition's records, as the services of the attempt say; blocks are read when they are needed.
+    """The partition's records, read with the services of the attempt; blocks are read on demand.
 
-    Raises DataError for files that are not what they should be, StoreError.
+    Raises DataError for invalid files, StoreError.
     """
     match source:
         case BlockInput(inputs, pieces):
@@ -131,7 +131,7 @@ def _there(split: FileSplit, pieces: Iterator[Any]) -> Iterator[Any]:
 
 
 def _all_of(pieces: Iterator[Any], attempt: Attempt) -> Iterator[Any]:
-    """The pieces, gone through to the end whoever wants them: what is wrong with any of them is told, of this stage."""
+    """The pieces, always consumed to the end. Errors in any of them are reported for the current stage."""
     return attempt.lazily(attempt.guarded(pieces, attempt.stage))
 
 
@@ -154,7 +154,7 @@ def _blocks(slices: tuple[Slice, ...], attempt: Attempt, pieces: bool) -> Flow:
 
 
 def _pieces(slice: Slice, rest: tuple[Slice, ...], attempt: Attempt) -> Iterator[Any]:
-    """The value of a slice: at once if it can be, which may then be kept."""
+    """The value of a slice: as a whole if it fits into the room, so that it can be cached; otherwise in pieces."""
     if slice.part.length * EXPANSION[slice.kind] <= attempt.room.size:
         yield attempt.read(slice, rest)
     else:

@@ -1,4 +1,4 @@
-"""The end of a program: the partition as the parts of one block."""
+"""The tail of a program: splits the partition into the parts of one block."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def parts_of(tail: Tail, kind: Kind, value: Any, attempt: Attempt) -> tuple[Kind
 
 
 def rows_of(tail: Tail, kind: Kind, parts: Sequence[Any]) -> int:
-    """How many records the parts hold."""
+    """The number of records in the parts."""
     if isinstance(tail, Scatter) and tail.groups:
         return sum(sum(counts) for ((_, counts, _),) in parts)
     return sum(codec.rows(kind, part) for part in parts)
 
 
 def scatter(tail: Scatter, kind: Kind, value: Any, attempt: Attempt) -> tuple[Kind, list[Any]]:
-    """The records of each target partition, in their order; with `combine`, folded by key first.
+    """The records of each target partition, in order; with `combine`, folded by key first.
 
     With `groups`, a bundle for each group of consecutive targets.
     """
@@ -61,14 +61,14 @@ def scatter(tail: Scatter, kind: Kind, value: Any, attempt: Attempt) -> tuple[Ki
 
 
 def boundaries_of(tail: Scatter, attempt: Attempt) -> list[Key] | None:
-    """Those of a range partition; None: it is by hash. Raises DataError when they cannot be."""
+    """The boundaries of a range partition; None: hash partitioning. Raises DataError for invalid boundaries."""
     return None if tail.boundaries is None else check_boundaries(attempt.argument(tail.boundaries), tail.partitions)
 
 
 def targets_of(tail: Scatter, keys: Any, boundaries: list[Key] | None, start: int = 0) -> Any:
     """The target of each key; the first record has the position `start`.
 
-    Raises DataError that names the first record whose key is none.
+    Raises DataError that names the first record with an invalid key.
     """
     try:
         return hash_targets(keys, tail.partitions) if boundaries is None else range_targets(keys, boundaries)
@@ -79,7 +79,7 @@ def targets_of(tail: Scatter, keys: Any, boundaries: list[Key] | None, start: in
 
 
 def distribute(kind: Kind, value: Any, targets: Any, partitions: int) -> list[Any]:
-    """The records of each target, in their order."""
+    """The records of each target, in order."""
     if kind != "objects":
         return scatter_rows(kind, value, targets, partitions)
     parts: list[list[Any]] = [[] for _ in range(partitions)]

@@ -1,4 +1,4 @@
-"""What a worker process is set to before user code runs, and what an attempt cost it."""
+"""Settings of a worker process before user code runs, and measurement of an attempt."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ _ONE_THREAD = (
 
 
 _BRIEF = 0.001
-"""Seconds. A partition over sooner cannot have touched much memory, and reading the mark would be most of its cost."""
+"""Seconds. A shorter partition cannot have touched much memory, and reading the peak would be most of its cost."""
 _RESET_PEAK = b"5"
-"""Sets VmHWM back to what is resident now (proc(5), clear_refs)."""
+"""Resets VmHWM to the current resident size (proc(5), clear_refs)."""
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _OLD_MOST = 32 << 20
-"""The highest threshold that older versions of glibc take; they refuse a higher one."""
+"""The highest threshold that older versions of glibc accept."""
 _KEPT_SHARE, _KEPT_AT_MOST = 32, 1 << 30
-"""Freed memory that a process keeps: one part in so many of the machine's, and so many bytes at most."""
+"""Freed memory that a process keeps: this fraction of the machine's memory, and a maximum in bytes."""
 
 
 def prepare_process() -> None:
-    """Make results independent of the host: UTC, one thread for BLAS and Polars. Call before user code imports either.
+    """Make results independent of the host: UTC, one thread for BLAS and Polars. Call it before user code imports them.
 
-    Whoever starts the process also sets PYTHONHASHSEED=0, which a running interpreter cannot change.
+    The parent process also sets PYTHONHASHSEED=0, which a running interpreter cannot change.
     """
     os.environ["TZ"] = "UTC"
     time.tzset()
@@ -46,10 +46,10 @@ def prepare_process() -> None:
 
 
 def _keep_freed_memory() -> None:
-    """Let large arrays use the memory of those before them (mallopt(3)).
+    """Let large arrays reuse the memory of earlier ones (mallopt(3)).
 
-    By default the allocator returns such memory to the kernel at once, which clears every page of the next array:
-    that takes longer than most functions do.
+    By default the allocator returns such memory to the kernel at once, which then clears every page of the next array.
+    Clearing takes longer than most functions.
     """
     most = min(memory_limit.host_memory() // _KEPT_SHARE, _KEPT_AT_MOST)
     try:
@@ -57,7 +57,7 @@ def _keep_freed_memory() -> None:
         libc.mallopt(_M_TRIM_THRESHOLD, most)
         if not libc.mallopt(_M_MMAP_THRESHOLD, most):
             libc.mallopt(_M_MMAP_THRESHOLD, _OLD_MOST)
-    except AttributeError:  # another C library, which has an allocator of its own
+    except AttributeError:  # another C library, which has its own allocator
         return
 
 
@@ -70,7 +70,7 @@ def give_back_memory() -> None:
 
 
 class Meter:
-    """Wall time, CPU time and peak memory, since `start`, of the process that makes it."""
+    """Wall time, CPU time and peak memory of the current process since `start`."""
 
     def __init__(self) -> None:
         self._status, self._reset = _open_status()
@@ -97,10 +97,10 @@ class Meter:
         return time.process_time() - self._cpu
 
     def peak_memory(self) -> int:
-        """Bytes: since `start` where the kernel allows to reset its mark, of the process's life elsewhere.
+        """Bytes since `start` if the kernel allows resetting the peak, otherwise since the start of the process.
 
-        0, not measured, when less than a millisecond has passed; but not so for the first partition of a task. What
-        such brief partitions used counts for the next one that is measured.
+        Returns 0 (not measured) when less than a millisecond has passed, except for the first partition of a task. The
+        memory of such short partitions counts for the next one that is measured.
         """
         if self.seconds() < _BRIEF and not self._is_first:
             return 0
@@ -112,7 +112,7 @@ class Meter:
 
 
 def _open_status() -> tuple[int, int]:
-    """Descriptors of status and clear_refs in /proc/self, or -1 where the mark is missing or cannot be reset."""
+    """Descriptors of status and clear_refs in /proc/self, or -1 if the peak is missing or cannot be reset."""
     opened: list[int] = []
     try:
         opened.append(os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC))

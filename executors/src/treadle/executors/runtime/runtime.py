@@ -1,11 +1,12 @@
-"""The task runtime: the same code in a local process, a Lambda and an OpenWhisk action.
+"""The task runtime: the same code in a local process, a Lambda function and an OpenWhisk action.
 
-For each partition of a task: read its input, run the program's operations on it, put what they made as a block (and
-an output part), report the Outcome; or report the Failure, and go on with the next partition.
+For each partition of a task it reads the input, runs the program's operations, and writes the result as a block (and an
+output part). It then reports the Outcome. If the partition fails, it reports the Failure and continues with the next
+one.
 
-General layout: `cache` reads inputs, the package `operations` runs the program on a flow of records, `tail` makes
-parts of the result; `failures` classifies what was raised, `process` measures; `context` is what user functions may
-ask; the package `bundle` brings their code.
+`input_cache` reads inputs, the package `operations` runs the program on a flow of records, and `sink` and
+`partition_output` make parts of the result. `failures` classifies exceptions, `process_setup` measures, `context` is
+the user functions' view of the attempt, and the package `bundle` provides their code.
 """
 
 from __future__ import annotations
@@ -64,15 +65,16 @@ from .process_setup import Meter, give_back_memory
 from .sink import Made, make
 
 _CACHE_SHARE = 8
-"""Decoded blocks that are kept were encoded in at most one part in so many of the room."""
+"""Cached decoded blocks have at most this fraction of the room in encoded bytes."""
 
 
 class ProcessUsed(BaseException):
-    """A module that an earlier run imported in this process cannot be imported again: its task needs a new process."""
+    """An earlier run imported the module in this process, so it cannot be imported again. The task needs a new
+    process."""
 
 
 class _Run(NamedTuple):
-    """What the tasks of one run share in this process."""
+    """State that the tasks of one run share in this process."""
 
     job: Job
     key: bytes
@@ -81,13 +83,13 @@ class _Run(NamedTuple):
 
 
 class Runtime:
-    """Kept for the life of a worker process, which serves one bundle; not to be shared by threads."""
+    """Kept for the life of a worker process, which serves one bundle. Not thread-safe."""
 
     def __init__(self, host_root: str | None, cache_bytes: int, secrets: Callable[[str], str], room: int = 0) -> None:
         """`host_root`: folder for blocks of this host, if it has one; `secrets`: name -> value.
 
-        `room`: bytes of records that may wait in memory, when the task says nothing of its memory, before they are
-        spilled; 0: any number.
+        `room`: bytes of records that may wait in memory before they are spilled, for tasks that do not set their
+        memory; 0: no limit.
         """
         self._host = HostFolder(host_root) if host_root else None
         self._cache = Cache(cache_bytes)
@@ -102,11 +104,11 @@ class Runtime:
     def run(self, task: Task, key: bytes, report: Callable[[Report], None]) -> None:
         """Run the partitions in order, and `report` each as it ends. `key` is the run's.
 
-        Raises what `report` raises, ProcessUsed, and nothing else.
+        Raises only ProcessUsed and the errors of `report`.
         """
         try:
             services = self._services(task, key)
-        except Exception as error:  # noqa: BLE001  whatever is wrong with the task is wrong with each partition
+        except Exception as error:  # noqa: BLE001  an error in the task is an error of each partition
             for partition in task.partitions:
                 report(self._with_requests(_failure(partition, error, "", Redactor({}))))
             return
@@ -115,12 +117,12 @@ class Runtime:
             report(self._with_requests(self._partition(services, partition, self._gang(task.gang, key))))
 
     def _with_requests(self, report: Report) -> Report:
-        """With those made since the last report, so that what a task needs at first counts for its first partition."""
+        """Add the requests made since the last report. A task's initial requests thus count for its first partition."""
         made, self._requests = request_counts.since(self._requests), request_counts.made()
         return msgspec.structs.replace(report, requests=made) if made else report
 
     def rest(self) -> None:
-        """Give back the memory, and the blocks, that were kept for another task."""
+        """Release memory and blocks that were kept for another task."""
         self._cache.clear()
         gc.collect()
         give_back_memory()
@@ -189,7 +191,7 @@ class Runtime:
     # -- a partition
 
     def _gang(self, gang: Gang | None, key: bytes) -> AbstractContextManager[None]:
-        """What its channels stand on while a member of a gang runs."""
+        """The context in which a gang member's channels work."""
         return taking_part(gang, key, self._run.blocks) if gang and self._run else nullcontext()
 
     def _partition(self, services: Services, partition: Partition, gang: AbstractContextManager[None]) -> Report:
@@ -199,7 +201,7 @@ class Runtime:
         try:
             with gang:
                 return self._outcome(attempt)
-        except (Exception, StageFailed, InputFailed) as error:  # noqa: BLE001  a failed partition ends no task
+        except (Exception, StageFailed, InputFailed) as error:  # noqa: BLE001  a failed partition does not end the task
             return self._failed(attempt, attempt.error or error)
         finally:
             attempt.close()
@@ -237,7 +239,7 @@ class Runtime:
         failure = msgspec.structs.replace(failure, started=self._meter.started)
         attempt.error = None
         for one in (error, error.__cause__):
-            traceback.clear_frames(one.__traceback__ if one else None)  # they hold the partition
+            traceback.clear_frames(one.__traceback__ if one else None)  # frames refer to the partition
         if failure.failure is FailureClass.OUT_OF_MEMORY:
             self._cache.clear()
             gc.collect()
@@ -294,7 +296,8 @@ def _put_made(attempt: Attempt, made: Made) -> BlockRef:
 
 
 def _put_failed(attempt: Attempt) -> BlockRef:
-    """The list of failed records: in the store, since a partition whose block is there would not run again for it."""
+    """The list of failed records. It goes to the store: if it were lost with its host, the partition would not run
+    again."""
     services = attempt.services
     name, limit = _block_name(attempt) + ".failed", services.program.inline_limit
     return services.blocks.put(name, "objects", [attempt.failed_items], "store", limit)
@@ -346,10 +349,10 @@ def _where(error: BaseException) -> str:
 
 
 def _elsewhere() -> str:
-    """What may explain a failure that is seen nowhere else."""
+    """A note on the environment, which may explain a failure that occurs nowhere else."""
     from ..bundle.unpack import differences
 
     found = ""
-    with suppress(OSError):  # whoever removes the bundle hides it
+    with suppress(OSError):  # user code may have removed the bundle
         found = differences()
     return f"Where it ran: {found}.\n" if found else ""

@@ -1,12 +1,12 @@
-"""The two levels of a wide shuffle: bundles of consecutive targets, and what bundles of several sources make together.
+"""The two levels of a wide shuffle: bundles of consecutive targets, and the merge of bundles from several sources.
 
-P sources scattered to C targets are P x C parts, each too small to be worth its place in an index and a read of its
-own. In two levels a source leaves G bundles; one task takes the bundles of one group from a run of sources and leaves
-a part for each target of the group: P x G + R x C parts for R runs (the merge of Exoshuffle, arXiv 2203.05072, and the
-multi-stage shuffle of Starling, arXiv 1911.11727).
+P sources scattered to C targets give P x C parts, each too small to justify an index entry and a read of its own. With
+two levels a source writes G bundles. One task reads the bundles of one group from a run of sources and writes a part
+for each target of the group. The total is P x G + R x C parts for R runs (the merge of Exoshuffle, arXiv 2203.05072,
+and the multi-stage shuffle of Starling, arXiv 1911.11727).
 
-A bundle carries how many records each target has, so the second level only cuts and joins: it needs no key, calls no
-user function, and cannot put a record elsewhere than the first level decided.
+A bundle stores the number of records of each target. The second level therefore only cuts and joins: it needs no key,
+calls no user function, and cannot change the targets chosen by the first level.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def bundle(kind: Kind, parts: Sequence[Any]) -> Bundle:
 
 
 def merge(bundles: Sequence[Bundle]) -> tuple[Kind, list[Any]]:
-    """For each target its records of every source, in the order of the bundles: as a reader of one level joins them.
+    """For each target its records from every source, in the order of the bundles, as a reader of one level joins them.
 
-    Raises UsageError when bundles that are not empty differ in kind, DataError when their dtypes or schemas do.
+    Raises UsageError when non-empty bundles differ in kind, DataError when their dtypes or schemas differ.
     """
     kind = kind_of(bundles)
     sources = [(counts, codec.decode(data)) for its, counts, data in bundles if its == kind]
@@ -45,12 +45,12 @@ def merge(bundles: Sequence[Bundle]) -> tuple[Kind, list[Any]]:
 
 
 def kind_of(bundles: Sequence[Bundle]) -> Kind:
-    """The kind of those that are not empty. Raises UsageError when they differ."""
+    """The kind of the non-empty bundles. Raises UsageError when they differ."""
     return one_kind({kind for kind, counts, _ in bundles if any(counts)} or {bundles[0][0]})
 
 
 def one_kind(kinds: Set[Kind]) -> Kind:
-    """What partitions that meet have in common; of none it is `objects`. Raises UsageError when they differ."""
+    """The common kind of partitions that are joined; `objects` for none. Raises UsageError when they differ."""
     if len(kinds) > 1:
         raise UsageError(
             f"partitions of different kinds meet: {', '.join(sorted(kinds))}",
@@ -71,7 +71,7 @@ def _merge_objects(sources: Sequence[tuple[list[int], list[Any]]]) -> list[list[
 
 
 def by_target(kind: Kind, counts: list[int], value: Any) -> list[Any]:
-    """What a bundle holds for each of its targets."""
+    """The content of a bundle for each of its targets."""
     stops = zip(accumulate(counts), counts, strict=True)
     if kind == "table":
         return [value.slice(stop - count, count) for stop, count in stops]
@@ -79,9 +79,9 @@ def by_target(kind: Kind, counts: list[int], value: Any) -> list[Any]:
 
 
 def _joined(kind: Kind, pieces: Sequence[Any]) -> Any:
-    """In one chunk: many small ones would be as dear in a part as many small parts are in a block.
+    """Join into one chunk: many small chunks in a part would cost as much as many small parts in a block.
 
-    Dictionaries stay as they are, each with its chunk: what Parquet makes of a column shows how they are cut.
+    Dictionary columns keep their chunks, because the Parquet output of such a column shows how it is cut.
     """
     whole = codec.concat(kind, pieces)
     plain = kind == "table" and not any(map(_has_dictionary, whole.schema.types))

@@ -1,4 +1,4 @@
-"""What comes of a partition at the end of its program: parts in memory, or in a file when they do not fit."""
+"""The result of a partition at the end of its program: parts in memory, or in a file if they do not fit."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from .partition_output import boundaries_of, distribute, parts_of, rows_of, targ
 from .shuffle_index import Bundle, bundle, by_target, kind_of
 
 _BATCH = 8
-"""A batch that is cut up takes at most one part in so many of the room."""
+"""A batch to be cut takes at most this fraction of the room."""
 
 
 class Made(NamedTuple):
-    """What is made of a partition."""
+    """The result of a partition."""
 
     kind: Kind
-    """Of the parts."""
+    """Kind of the parts."""
     parts: Sequence[Any] | Sequence[SpilledPart]
     spilled: bool
     rows: int
-    """Records that the parts hold."""
+    """Records in the parts."""
     whole_kind: Kind
     whole: Iterable[Any]
-    """The partition before it was cut up, as pieces, when that is wanted."""
+    """The partition before it was cut, in pieces, if requested."""
     whole_rows: int
 
 
 def make(tail: Tail, flow: Flow, attempt: Attempt, *, want_whole: bool) -> Made:
-    """The end of the program. Raises what the flow does when it is used up, DataError, UsageError, StageFailed."""
+    """Apply the tail. Raises the errors of consuming the flow, DataError, UsageError, StageFailed."""
     if isinstance(tail, Scatter) and tail.combine and not want_whole:
         flow, tail = Flow("objects", combined(tail, flow, attempt)), msgspec.structs.replace(tail, combine="")
     value, pieces = _merged_within(flow, attempt.room) if isinstance(tail, Merge) else within(flow, attempt.room.size)
@@ -56,14 +56,14 @@ def make(tail: Tail, flow: Flow, attempt: Attempt, *, want_whole: bool) -> Made:
 
 
 def _merged_within(flow: Flow, room: Room) -> tuple[Any, Iterator[Any] | None]:
-    """As `within`, of bundles: what they hold is counted, which is still encoded."""
+    """Like `within`, for bundles: counts their content, which is still encoded."""
     bundles: list[Bundle] = whole(flow)
     size = sum(len(memoryview(data)) * EXPANSION[kind] for kind, _, data in bundles)
     return (bundles, None) if size <= room.size else (None, iter((bundles,)))
 
 
 class _Spilling:
-    """A partition that does not fit, on its way into files."""
+    """Writes a partition that does not fit into memory to files."""
 
     def __init__(self, tail: Tail, kind: Kind, attempt: Attempt, *, want_whole: bool) -> None:
         self._tail, self._kind, self._attempt, self._room = tail, kind, attempt, attempt.room
@@ -71,7 +71,7 @@ class _Spilling:
         self._whole = Parts(kind, 1, attempt.room) if want_whole and cuts_up else None
 
     def made(self, pieces: Iterator[Any]) -> Made:
-        """Use the pieces up."""
+        """Consume the pieces."""
         attempt = self._attempt
         kind, parts, rows = self._parts(map(sealed, pieces) if self._kind == "objects" else pieces)
         attempt.finish()
@@ -94,7 +94,7 @@ class _Spilling:
         return _counted(kind, parts.done())
 
     def _chunks(self, tail: Cut, pieces: Iterator[Any]) -> Iterator[Any]:
-        """The chunks that partitioning.cut makes, one after the other."""
+        """The chunks that partitioning.cut makes, in order."""
         kind, most, size = self._kind, tail.max_items, tail.max_bytes
         if kind == "objects":
             return _record_chunks(pieces, most, size)
@@ -104,7 +104,7 @@ class _Spilling:
         return _row_chunks(kind, iter(part), rows_of_a_chunk(part.rows, total, most, size), 0)
 
     def _gathered(self, pieces: Iterator[Any]) -> tuple[SpilledPart, int]:
-        """(all of the pieces, how many bytes their rows are): of rows that differ in length it shows at their end."""
+        """(all pieces, the bytes of their rows). The total is known only at the end if rows differ in length."""
         parts, size = Parts(self._kind, 1, self._room), 0
         for piece in pieces:
             parts.add([piece], memory_of(self._kind, piece))
@@ -113,7 +113,7 @@ class _Spilling:
         return part, size
 
     def _kept(self, pieces: Iterator[Any]) -> Iterator[Any]:
-        """The pieces, of which a copy is kept when they are wanted again."""
+        """The pieces; a copy is kept if they are needed again."""
         for piece in pieces:
             if self._whole is not None:
                 self._whole.add([piece], memory_of(self._kind, piece))
@@ -142,7 +142,7 @@ def _counted(kind: Kind, parts: list[SpilledPart]) -> tuple[Kind, list[SpilledPa
 
 
 def _merge(bundles: Sequence[Bundle], room: Room) -> tuple[Kind, list[SpilledPart], int]:
-    """See bundles.merge."""
+    """See shuffle_index.merge."""
     kind = kind_of(bundles)
     parts = Parts(kind, len(bundles[0][1]), room)
     for its, counts, data in bundles:
@@ -153,7 +153,7 @@ def _merge(bundles: Sequence[Bundle], room: Room) -> tuple[Kind, list[SpilledPar
 
 
 def _batches(kind: Kind, pieces: Iterable[Any], size: int) -> Iterator[Any]:
-    """The pieces joined to larger ones, of at least so many bytes: cutting one up into many parts has its price."""
+    """Join the pieces to batches of at least `size` bytes, because cutting a piece into many parts has a fixed cost."""
     held: list[Any] = []
     held_size = 0
     for piece in pieces:
@@ -181,7 +181,7 @@ def _record_chunks(pieces: Iterable[list[Any]], max_items: int, max_bytes: int) 
 
 
 def _row_chunks(kind: Kind, pieces: Iterable[Any], max_items: int, max_bytes: int) -> Iterator[Any]:
-    """Of rows that take the same number of bytes each."""
+    """Chunks of rows that all have the same number of bytes."""
     held: list[Any] = []
     count = step = 0
     for piece in pieces:
