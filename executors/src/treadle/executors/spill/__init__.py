@@ -1,6 +1,6 @@
-"""What does not fit into an attempt's memory: sorted, grouped and gathered through unlinked files.
+"""Algorithms for records that exceed an attempt's memory: sorting, grouping and gathering through unlinked files.
 
-`sizes` says what records take, `room` is what an attempt may hold and the files for the rest, `rows` are the few
-operations that lists, arrays and tables share; `sorting`, `grouping` and `parts` are the algorithms. Results are those
-of the algorithms in memory, record for record: only the place of records that wait differs.
+`size_estimate` estimates the memory of records, `memory_budget` holds the budget of an attempt and its spill files, and
+`row_access` has the few operations that lists, arrays and tables share. `sorting`, `grouping`, `folding` and
+`part_spill` are the algorithms. They return the same results as the in-memory algorithms, record for record.
 """

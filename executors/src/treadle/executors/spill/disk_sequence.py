@@ -1,4 +1,4 @@
-"""A sequence on disk, for who picks a few of very many."""
+"""A sequence on disk, for picking a few items of very many."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .memory_budget import Extent, Room
 
 
 class SpilledSequence(Sequence[Any]):
-    """The items of some lists; neighbours are best asked for one after the other."""
+    """The items of several lists. Access to neighbouring items one after the other is fast."""
 
     def __init__(self, room: Room, pieces: Iterable[list[Any]]) -> None:
-        """Raises DataError for what cannot be pickled."""
+        """Raises DataError for items that cannot be pickled."""
         self._file = room.file()
         self._extents: list[Extent] = []
         self._starts: list[int] = []

@@ -1,8 +1,8 @@
-"""A left fold for each key, of more keys than memory holds.
+"""A left fold for each key, for more keys than memory holds.
 
-Accumulators of as many keys as fit are held; they are those that occurred first. Records of all other keys are grouped
-on disk and folded key by key at the end (hybrid hashing: DeWitt and others, SIGMOD 1984). An accumulator is never
-written: what a function folds with may be anything, and folding parts of a key apart would be another fold.
+Memory holds the accumulators of the first keys, as many as fit. Records of all other keys are grouped on disk and
+folded key by key at the end (hybrid hashing: DeWitt and others, SIGMOD 1984). An accumulator is never written: it may
+be any object, and folding parts of a key separately would be a different fold.
 """
 
 from __future__ import annotations
@@ -22,30 +22,31 @@ from .memory_budget import Room
 from .size_estimate import memory_of
 
 _ENTRY = 100
-"""Bytes that a key takes in a dict, beside what it and its accumulator are."""
+"""Bytes of a dict entry, without its key and accumulator."""
 _SAMPLE = 32
 _RECORDS = 4096
-"""Records between two looks at how large keys and accumulators are; no more than there are keys, since the first may be
-unlike the rest."""
+"""Maximum records between two measurements of keys and accumulators. The interval never exceeds the number of keys,
+because the first ones may be atypical."""
 
 Binary = Callable[[Any, Any], Any]
 
 
 class Folder:
-    """Takes records in order, gives (first of its equal keys, left fold of its values) in order of first occurrence."""
+    """Takes records in order; returns (first of its equal keys, left fold of its values) in order of first
+    occurrence."""
 
     def __init__(self, combine: Binary, room: Room) -> None:
         self._combine = combine
         self._room = room
         self._folded: dict[Hashable, Any] = {}
         self._firsts: dict[Hashable, Key] = {}
-        """Keys whose identity is something else."""
+        """Keys that differ from their identity."""
         self._others: Grouper | None = None
         self._each = self._unseen = 0
-        """Bytes of a key with its accumulator when they were last looked at, and records before the next look."""
+        """Bytes of a key with its accumulator at the last measurement, and records until the next one."""
 
     def add(self, keys: Sequence[Key], values: Sequence[Any]) -> None:
-        """Records after all those before; the keys are canonical. Raises what `combine` does."""
+        """Add records after the earlier ones; the keys are canonical. Raises the errors of `combine`."""
         names = identities(keys)
         if self._others is None:
             self._fold(names, keys, values)
@@ -54,9 +55,9 @@ class Folder:
             self._fold_held(names, keys, values, self._others)
 
     def add_pairs(self, records: Sequence[Any]) -> int:
-        """Fold records from the first on, as long as they are tuples (key, value) in which nothing is to be converted.
+        """Fold leading records as long as they are tuples (key, value) that need no conversion.
 
-        How many these were; what is left is for `add`. Raises what `combine` does.
+        Returns their number; pass the rest to `add`. Raises the errors of `combine`.
         """
         if self._others is not None:
             return 0
@@ -65,7 +66,7 @@ class Folder:
         return done
 
     def results(self) -> Iterator[tuple[Key, Any]]:
-        """Called once, at the end. Raises what `combine` does."""
+        """Called once, at the end. Raises the errors of `combine`."""
         firsts: dict[Any, Any] = self._firsts
         folds: Iterable[tuple[Any, Any]] = self._folded.items()
         yield from ((firsts.get(name, name), value) for name, value in folds) if firsts else folds
@@ -89,7 +90,7 @@ class Folder:
             raise
 
     def _fold_pairs(self, records: Sequence[Any]) -> int:
-        """The loop is what a record costs: one look at it, and types are looked up where they change."""
+        """This loop determines the cost per record: one pass, and types are checked only when they change."""
         folded, combine = self._folded, self._combine
         key_type = value_type = None
         key: Any = NOTHING
@@ -100,7 +101,7 @@ class Folder:
                     break
                 try:
                     key, value = record
-                except ValueError:  # it has not two
+                except ValueError:  # not a pair
                     break
                 if type(key) is not key_type or type(value) is not value_type:
                     if type(key) not in SELF_IDENTICAL or type(value) not in ATOMS:
@@ -117,7 +118,7 @@ class Folder:
     def _fold_held(
         self, names: Iterable[Hashable], keys: Iterable[Key], values: Iterable[Any], others: Grouper
     ) -> None:
-        """Fold the records of keys that are held; the rest goes to the others."""
+        """Fold records whose keys are in memory; pass the others to `others`."""
         folded, combine = self._folded, self._combine
         left_keys: list[Key] = []
         left: list[Any] = []
@@ -135,7 +136,8 @@ class Folder:
         others.add(left_keys, left)
 
     def _keep_within(self, names: Sequence[Hashable], count: int) -> None:
-        """After `count` more records, of which `names` are some: no further key is held when there is no room."""
+        """Stop admitting keys when the room is full. Called after `count` more records; `names` is a sample of their
+        keys."""
         self._unseen -= count
         if names and self._unseen < 0:
             sample = [(name, self._folded[name]) for name in names]
@@ -157,12 +159,12 @@ def fold_groups(groups: Iterable[Group], combine: Binary) -> Iterator[tuple[Key,
 
 
 def _note_key(error: Exception, key: Key) -> None:
-    """The error keeps the key under which its values were folded: who judges it does not see the fold."""
+    """Attach to the error the key whose values were folded, because the caller does not see the fold."""
     vars(error).setdefault(_KEY, key)
 
 
 def key_of_failure(error: BaseException) -> Any:
-    """The key under which values were folded when it was raised; NOTHING for what no fold raised."""
+    """The key whose values were folded when the error was raised; NOTHING if no fold raised it."""
     return vars(error).get(_KEY, NOTHING)
 
 

@@ -1,11 +1,11 @@
 """Groups of more records than memory holds, in the order of their keys' first occurrence.
 
-Records are grouped as they come. What no longer fits is cut by a digit of its keys' hashes into buckets (Grace hash
-join: Kitsuregawa, Tanaka and Moto-oka, New Generation Computing 1, 1983); a bucket that does not fit itself is cut
-again by the next digit. A bucket that fits knows the first position of each of its keys, and leaves a run of groups in
-that order; merging the runs puts what belongs to a key together, the keys in the order in which they occurred. A
-bucket of one key is such a run already. So a key is met as a stretch of pieces and never needs to fit, however many
-records it has. Nothing but raw records is written.
+Records are grouped in memory as they arrive. When memory is full, the groups are divided into buckets by a digit of the
+keys' hashes (Grace hash join: Kitsuregawa, Tanaka and Moto-oka, New Generation Computing 1, 1983). A bucket that does
+not fit is divided again by the next digit. A bucket that fits knows the first position of each of its keys, and gives a
+sorted run of groups in that order. Merging the runs joins the pieces of each key and restores the order of first
+occurrence. A bucket with a single key is already such a run. A key is thus read in pieces and need not fit into memory,
+however many records it has. Only unmodified records are written.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from .size_estimate import memory_of
 from .sorting import Block, Sorter
 
 _DIGIT = 7
-"""Bits of the hash that make a digit, at most."""
+"""Maximum bits of the hash in one digit."""
 _BITS = 48
-"""Those that are used, from its top: a shuffle takes its targets from the whole, mostly from its end."""
+"""Number of used bits, from the top of the hash. A shuffle uses the whole hash for its targets, mostly the low bits."""
 _HEAVY = 8
-"""A key that has one part in so many of the records that come first has a bucket of its own."""
+"""A key with at least this fraction of the first records gets its own bucket."""
 _GROUP_BYTES = 240
-"""Memory that a group takes beside its key and values: its list, its position, its place in a dict."""
+"""Memory of a group without its key and values: its list, its position, its place in a dict."""
 _NOTHING: Any = object()
 
 Group = tuple[Key, Iterator[list[Any]]]
-"""(the first of its equal keys, its values a few at a time), to be used before the next group is asked for."""
+"""(the first of its equal keys, its values in pieces). Consume it before requesting the next group."""
 _Known = tuple[Any, ...]
-"""(position of the key's first record, key, value), or (position, key, None, [several values]): no list for each of
-very many keys."""
+"""(position of the key's first record, key, value), or (position, key, None, [several values]). Very many keys with one
+value thus need no list each."""
 
 
 class Grouper:
-    """Takes records in order, gives their groups."""
+    """Takes records in order, returns their groups."""
 
     def __init__(self, room: Room) -> None:
         self._room = room
@@ -48,7 +48,8 @@ class Grouper:
         self._all = _Level(room, 0, _DIGIT)
 
     def add(self, keys: Sequence[Key], values: Sequence[Any]) -> None:
-        """Records after all those before; the keys are canonical. Raises DataError for what cannot be pickled."""
+        """Add records after the earlier ones; the keys are canonical. Raises DataError for records that cannot be
+        pickled."""
         if keys:
             self._all.add_records(self._next, keys, values)
             self._next += len(keys)
@@ -65,12 +66,12 @@ class Grouper:
 
 
 def sorted_groups(blocks: Iterable[tuple[Sequence[Key], Sequence[Any]]]) -> Iterator[Group]:
-    """The groups of records whose equal keys already stand together: (canonical keys, values) a block at a time."""
+    """The groups of records whose equal keys are already adjacent: (canonical keys, values) in blocks."""
     return _groups(_stretches(blocks))
 
 
 def _stretches(blocks: Iterable[tuple[Sequence[Key], Sequence[Any]]]) -> Iterator[tuple[Hashable, Key, list[Any]]]:
-    """(identity of the key, key, its values that stand together in a block)."""
+    """(identity of the key, key, its adjacent values in a block)."""
     for keys, values in blocks:
         start = 0
         for name, same in groupby(identities(keys)):
@@ -80,7 +81,7 @@ def _stretches(blocks: Iterable[tuple[Sequence[Key], Sequence[Any]]]) -> Iterato
 
 
 def _groups(pieces: Iterator[tuple[Hashable, Key, list[Any]]]) -> Iterator[Group]:
-    """Pieces of the same name are a group's."""
+    """Adjacent pieces with the same name form a group."""
     for _, same in groupby(pieces, key=itemgetter(0)):
         some = iter(same)
         _, key, values = next(some)
@@ -100,16 +101,16 @@ def _joined(known: _Known, values: list[Any]) -> _Known:
 
 
 class _Held:
-    """Values by key, in the order of the keys' first occurrence, and how much memory they take, about."""
+    """Values by key, in the order of the keys' first occurrence, and an estimate of their memory."""
 
     def __init__(self) -> None:
         self.groups: dict[Hashable, _Known] = {}
         self.count = 0
-        """Values."""
+        """Number of values."""
         self.size = 0
 
     def add(self, start: int, keys: Sequence[Key], values: Sequence[Any]) -> None:
-        """Records, of which the first has the position `start`."""
+        """Add records; the first has the position `start`."""
         groups, before = self.groups, len(self.groups)
         names, positions = identities(keys), range(start, start + len(keys))
         for name, position, key, value in zip(names, positions, keys, values, strict=True):
@@ -125,7 +126,7 @@ class _Held:
         self.size += (len(groups) - before) * (memory_of("objects", keys) // len(keys) + _GROUP_BYTES)
 
     def add_block(self, entries: Sequence[_Known], count: int, size: int) -> None:
-        """Groups, or later parts of them, of so many values that take so much memory."""
+        """Add groups, or later parts of them, with `count` values that take `size` bytes of memory."""
         groups = self.groups
         for name, known in zip(identities([known[1] for known in entries]), entries, strict=True):
             there = groups.setdefault(name, known)
@@ -140,13 +141,13 @@ class _Stored(NamedTuple):
 
     extent: Extent
     values: int
-    """How many."""
+    """Number of values."""
     size: int
-    """Memory that it takes."""
+    """Bytes of memory that the block takes."""
 
 
 class _Bucket:
-    """Groups, in parts, of keys whose hashes share digits: as blocks of a file."""
+    """Groups, in parts, of keys whose hashes share digits, as blocks of a file."""
 
     def __init__(self) -> None:
         self.blocks: list[_Stored] = []
@@ -158,7 +159,7 @@ class _Bucket:
         """It has more than one key."""
 
     def meet(self, groups: Sequence[tuple[Hashable, _Known]]) -> None:
-        """What is going to be in it, after all that is; every key is there once."""
+        """Record the keys that are about to be added after the earlier ones; every key occurs once."""
         if self._only is _NOTHING:
             self._only, (self.first, *_) = groups[0]
         self.mixed = self.mixed or len(groups) > 1 or groups[0][0] != self._only
@@ -172,7 +173,7 @@ class _Level:
     """Groups in memory while they fit, then in buckets by one digit of the hash."""
 
     def __init__(self, room: Room, used: int, bits: int) -> None:
-        """The digit is of so many bits, after the first `used` ones."""
+        """The digit has `bits` bits, after the first `used` ones."""
         self._room = room
         self._used = used + bits
         self._bits = bits
@@ -180,7 +181,7 @@ class _Level:
         self._file: SpillFile | None = None
         self._buckets = [_Bucket() for _ in range(1 << bits)]
         self._heavy: dict[Hashable, int] = {}
-        """Number of the bucket of a key that has one of its own."""
+        """Bucket number of each key that has its own bucket."""
 
     @property
     def spilled(self) -> bool:
@@ -191,7 +192,7 @@ class _Level:
         self._keep_within()
 
     def move_to(self, sorter: Sorter) -> None:
-        """Leave runs of groups that fit, and of keys that do not."""
+        """Pass to the sorter a run of groups for buckets that fit, and a stream for keys that do not."""
         self._flush()
         file = self._file
         assert file is not None, "nothing to move"
@@ -244,7 +245,7 @@ class _Level:
                 bucket.add(_Stored(self._file.put([firsts, entries]), count, each * count))
 
     def _give_heavy_ones_their_own(self, held: _Held) -> None:
-        """Nothing of them is anywhere else, since this is what comes first."""
+        """Give frequent keys their own buckets. These are the first records, so no other bucket holds such a key."""
         for name, known in held.groups.items():
             if len(_values(known)) * _HEAVY >= held.count:
                 self._heavy[name] = len(self._buckets)
@@ -262,7 +263,7 @@ class _Level:
 
 
 def _together(buckets: Iterable[_Bucket], size: int) -> Iterator[list[_Bucket]]:
-    """As many of the buckets at a time as fit together."""
+    """Combine buckets that fit into memory together."""
     some: list[_Bucket] = []
     for bucket in buckets:
         if some and sum(one.size for one in (*some, bucket)) > size:
@@ -274,12 +275,12 @@ def _together(buckets: Iterable[_Bucket], size: int) -> Iterator[list[_Bucket]]:
 
 
 def _most(room: Room, held: _Held) -> int:
-    """How many values are read at once later."""
+    """Number of values to read at once later."""
     return max(1, held.count * room.chunk // max(held.size, 1))
 
 
 def _blocks(groups: Iterable[_Known], most: int) -> Iterator[Block]:
-    """Groups in pieces of at most so many values, no more of them in a block: (first positions, pieces)."""
+    """Blocks of at most `most` values: (first positions, pieces of groups). Larger groups are split."""
     entries: list[_Known] = []
     count = 0
     for known in groups:

@@ -1,8 +1,7 @@
-"""What one attempt may hold in memory, and the files for what is beyond that.
+"""The memory budget of one attempt, and the spill files for records that exceed it.
 
-A file has no name from its first moment (O_TMPFILE, or unlinked at once), so the kernel removes it with the process,
-however that ends, and nobody else can open it. Therefore what comes back is what this process wrote: it is decoded
-without a checksum.
+A file never has a name (O_TMPFILE, or unlinked at once). The kernel therefore removes it with the process, however that
+ends, and no other process can open it. Its content is decoded without a checksum, because only this process wrote it.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ _CHUNKS = 128
 
 
 def room_of(memory: int) -> int:
-    """Bytes of records that may wait in an attempt that has so much memory; 0: any number.
+    """Bytes of records that may wait in an attempt with `memory` bytes; 0: no limit.
 
-    It is a quarter. The rest is for what is made of them (positions, keys, encoded bytes), for user code, and for what
-    their estimate is wrong by.
+    It is a quarter. The rest is for derived data (positions, keys, encoded bytes), for user code, and for errors of the
+    estimate.
     """
     return max(1, memory // _SHARE) if memory else 0
 
@@ -40,7 +39,7 @@ class Extent(NamedTuple):
 
 
 class SpillFile:
-    """An unlinked temporary file that is written at its end and read anywhere."""
+    """An unlinked temporary file, written at its end and read anywhere."""
 
     def __init__(self, room: Room) -> None:
         import tempfile
@@ -55,7 +54,7 @@ class SpillFile:
         return self._file.fileno()
 
     def write(self, buffers: Sequence[Buffer]) -> Extent:
-        """Append bytes. Raises what the room raises for a StoreError."""
+        """Append bytes. Raises the room's error for a StoreError."""
         with self._room.border():
             write_all(self.descriptor, buffers)
         extent = Extent(self._end, sum(map(len, buffers)))
@@ -68,15 +67,15 @@ class SpillFile:
             return read_all(self.descriptor, extent.offset, extent.length)
 
     def put(self, values: list[Any]) -> Extent:
-        """Append the values as one. Raises DataError for what cannot be pickled."""
+        """Append the values as one list. Raises DataError for values that cannot be pickled."""
         return self.write(codec.encode("objects", values))
 
     def get(self, extent: Extent) -> Any:
-        """The list that `put` was given, equal but not identical."""
+        """The list passed to `put`, equal but not identical."""
         return codec.decode(self.read(extent))
 
     def close(self) -> None:
-        """Give the disk its space back."""
+        """Release the disk space."""
         self._file.close()
 
 
@@ -85,21 +84,21 @@ def _as_it_is(error: StoreError) -> BaseException:
 
 
 class Room:
-    """The budget of one attempt. Not to be shared by threads."""
+    """The memory budget of one attempt. Not thread-safe."""
 
     def __init__(self, size: int = 0, raising: Callable[[StoreError], BaseException] = _as_it_is) -> None:
-        """`size`: bytes of records that may wait in memory, 0 for any number; `raising`: makes what is raised of the
-        StoreError of a full or broken disk."""
+        """`size`: bytes of records that may wait in memory, 0 for no limit. `raising` converts the StoreError of a full
+        or broken disk to the exception to raise."""
         self.size = size or sys.maxsize
         self.chunk = min(_CHUNK, -(-self.size // _CHUNKS))
-        """Bytes of memory of what is written, and later read, at once."""
+        """Bytes of memory to write, and later to read, at once."""
         self.spilled = 0
         """Bytes written so far."""
         self._raising = raising
         self._files: list[SpillFile] = []
 
     def full(self, kind: Kind, size: int) -> bool:
-        """Whether so many bytes of records are too many; of columns half as many, since what is held is copied."""
+        """Whether `size` bytes of records are too many. Columns may use half, because they are copied while held."""
         return size > (self.size if kind == "objects" else self.size // 2)
 
     def file(self) -> SpillFile:
@@ -115,7 +114,7 @@ class Room:
 
     @contextmanager
     def border(self) -> Iterator[None]:
-        """Where errors of the file system become what the room raises."""
+        """Convert errors of the file system to the exception of the room."""
         try:
             yield
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Parts of a block that are made together and together do not fit into memory: encoded piece by piece into a file."""
+"""Parts of a block that do not fit into memory together: encoded piece by piece into a file."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from treadle.primitives.stores.atomic_files import Buffer
 from .memory_budget import Extent, Room, SpillFile
 
 _PIECE = 4 << 20
-"""Bytes of memory of a piece, about: what a reader of a part has to hold at once."""
+"""Approximate bytes of memory of a piece, which a reader of a part must hold at once."""
 
 
 class SpilledPart:
-    """One encoded part; its pieces can be gone through again and again."""
+    """One encoded part. Its pieces can be iterated repeatedly."""
 
     def __init__(self, kind: Kind, file: SpillFile, extents: Sequence[Extent], rows: int) -> None:
         self.kind = kind
@@ -38,12 +38,12 @@ class SpilledPart:
         return map(codec.decode, self.encoded())
 
     def value(self) -> Any:
-        """All of it in memory."""
+        """The whole part in memory."""
         return codec.concat(self.kind, list(self))
 
 
 class SpilledBytes:
-    """Bytes on their way into a file of their own; they can be gone through again and again."""
+    """Bytes spilled to a file of their own. They can be iterated repeatedly."""
 
     def __init__(self, room: Room, buffers: Iterable[Buffer]) -> None:
         self._file = room.file()
@@ -54,14 +54,14 @@ class SpilledBytes:
 
 
 def write_each(kind: Kind, values: Iterable[Any], room: Room) -> list[SpilledPart]:
-    """Each value as a part of one piece. Raises DataError for records that cannot be encoded."""
+    """Write each value as a part of one piece. Raises DataError for records that cannot be encoded."""
     file = room.file()
     written = ((file.write(codec.encode(kind, value)), codec.rows(kind, value)) for value in values)
     return [SpilledPart(kind, file, [extent], rows) for extent, rows in written]
 
 
 class Parts:
-    """Gathers the records of each part; what waits is written when the room is full."""
+    """Gathers the records of each part, and writes the waiting ones when the room is full."""
 
     def __init__(self, kind: Kind, count: int, room: Room) -> None:
         self._kind = kind
@@ -74,9 +74,9 @@ class Parts:
         self._sample: Any = None
 
     def add(self, parts: Sequence[Any], size: int) -> None:
-        """Records for each of the parts, after those before; `size`: bytes they take in memory together.
+        """Add records to each of the parts, after the earlier ones; `size`: bytes that they take in memory together.
 
-        Raises DataError for records that cannot be encoded, and columns whose types differ from those before.
+        Raises DataError for records that cannot be encoded, and for columns whose types differ from earlier ones.
         """
         for held, part in zip(self._held, parts, strict=True):
             if codec.rows(self._kind, part):
@@ -98,7 +98,7 @@ class Parts:
         ]
 
     def _check(self, part: Any) -> None:
-        """Pieces of one part are joined by its reader, who must not be the one to find that they cannot be."""
+        """Check that pieces of one part can be joined, so that its reader cannot fail."""
         one = rows_between(self._kind, part, 0, 1)
         if self._sample is None or not codec.rows(self._kind, self._sample):
             self._sample = one

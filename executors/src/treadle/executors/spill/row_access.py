@@ -1,4 +1,4 @@
-"""What partitions of every kind can do with their rows, and columns of keys with theirs."""
+"""Operations on rows that partitions of every kind share, and operations on columns of keys."""
 
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ def take(kind: Kind, value: Any, positions: Any) -> Any:
 
 
 def compact(kind: Kind, value: Any, start: int, stop: int) -> Any:
-    """As `rows_between`, holding nothing else: a view of an Arrow table pickles all that it is a view of."""
+    """Like `rows_between`, without references to other rows: a view of an Arrow table pickles the whole underlying
+    table."""
     return take(kind, value, range(start, stop)) if kind == "table" else rows_between(kind, value, start, stop)
 
 
 def compact_keys(keys: Any, start: int, stop: int) -> Any:
-    """The keys from `start` to before `stop`, holding nothing else."""
+    """The keys from `start` to before `stop`, without references to other keys."""
     return keys[start:stop] if not is_array(keys) or hasattr(keys, "dtype") else take_keys(keys, range(start, stop))
 
 
 def take_keys(keys: Any, positions: Any) -> Any:
-    """The keys at the positions: of a list a list, of an array an array."""
+    """The keys at the positions, as a list or an array like `keys`."""
     if not is_array(keys):
         return [keys[index] for index in positions]
     return keys.take(_integers(positions), **({"axis": 0} if hasattr(keys, "dtype") else {}))
 
 
 def join_keys(columns: Sequence[Any]) -> Any:
-    """Keys of several pieces as one: an array where all are arrays of one type, a list of keys otherwise."""
+    """Join keys of several pieces: an array if all are arrays of one type, otherwise a list."""
     first = columns[0]
     if len(columns) == 1:
         return first
@@ -58,4 +59,4 @@ def join_keys(columns: Sequence[Any]) -> Any:
 def _integers(positions: Any) -> Any:
     import numpy as np
 
-    return np.asarray(positions, dtype=np.int64)  # an empty list alone would not say that it holds integers
+    return np.asarray(positions, dtype=np.int64)  # the dtype of an empty list is unknown

@@ -1,4 +1,4 @@
-"""About how much memory records take: the deep size of a few, times their number."""
+"""Estimates the memory of records: the deep size of a sample, times the number of records."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from uuid import UUID
 from treadle.primitives.encoding.references import Kind
 
 _LEAST, _SAMPLE, _EVERY = 4, 32, 32
-"""Records of a list that are looked at: one in so many, but some of a short list, and not more of a long one."""
+"""Sample size for a list: one record in `_EVERY`, at least `_LEAST` and at most `_SAMPLE`."""
 _FEW = 8
-"""Items looked at in a container inside a record."""
+"""Items measured in a container inside a record."""
 _DEPTH = 4
 _POINTER = 8
 _FLAT = {type(None), bool, int, float, complex, str, bytes, date, datetime, time, timedelta, Decimal, UUID, range}
 _SHARED = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType)
-"""What instances refer to without owning it."""
+"""Objects that instances refer to without owning them."""
 
 
 def memory_of(kind: Kind, value: Any) -> int:
-    """Bytes, about. Objects that several records share count for each; columns count even where they are mapped."""
+    """Approximate bytes. Objects that several records share count once per record; columns count even if they are
+    mapped."""
     if kind != "objects":
         return int(value.nbytes)
     count = len(value)

@@ -1,8 +1,8 @@
 """External merge sort: runs sorted in memory, written to a file, then merged (Knuth, TAOCP 3, section 5.4).
 
-The merge goes by stretches, not by records: of the blocks that lead their runs, everything that must come before what
-is still in the file is joined and sorted at once. So each kind of partition is sorted by its own library, and a stretch
-that is already in order costs one comparison a record (lists) or little more (columns).
+The merge handles stretches of records instead of single records. From the blocks at the heads of the runs it takes all
+records that must precede the rest of the file, and joins and sorts them at once. So each kind of partition is sorted by
+its own library. A stretch that is already in order costs one comparison per record (lists) or little more (columns).
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from .row_access import compact, compact_keys, join_keys, take, take_keys
 from .size_estimate import memory_of
 
 FAN_IN = 64
-"""Runs merged at once, of which each holds one chunk in memory."""
+"""Maximum runs merged at once; each holds one chunk in memory."""
 _KEY_BYTES = 80
-"""Memory that the key of an object takes while it is sorted: its place in lists of keys, ranks and positions."""
+"""Memory of an object's key during the sort: its place in lists of keys, ranks and positions."""
 
 Block = tuple[Any, Any]
-"""(keys, records), as many of each."""
+"""(keys, records), equally many."""
 
 
 class Sorter:
-    """A stable sort of more records than the room holds. Keys are what `argsort` sorts: lists or arrays of keys."""
+    """A stable sort of more records than the room holds. Keys are accepted as by `argsort`: lists or arrays of keys."""
 
     def __init__(self, kind: Kind, room: Room) -> None:
         self._kind = kind
@@ -41,7 +41,7 @@ class Sorter:
         self._size = 0
 
     def add(self, keys: Any, value: Any) -> None:
-        """Records that come after all those before. Raises DataError for what cannot be pickled or differs in type."""
+        """Add records after the earlier ones. Raises DataError for records that cannot be pickled or differ in type."""
         if not len(keys):
             return
         self._held.append((keys, value))
@@ -50,25 +50,25 @@ class Sorter:
             self._flush()
 
     def add_run(self, blocks: Iterable[Block]) -> None:
-        """Records that are in order already, a chunk of the room in each block; they come after all those before."""
+        """Add records that are already in order, one chunk of the room in each block, after the earlier ones."""
         self._flush()
         file = self._file = self._file or self._room.file()
         self._runs.append(_read(file, [file.put(list(block)) for block in blocks]))
 
     def add_stream(self, blocks: Iterator[Block]) -> None:
-        """As `add_run`, of what is asked for when it is merged."""
+        """Like `add_run`, for blocks that are produced during the merge."""
         self._flush()
         self._runs.append(blocks)
 
     def blocks(self) -> Iterator[Block]:
-        """Everything in order, a stretch at a time. Called once, at the end."""
+        """All records in order, in stretches. Called once, at the end."""
         if not self._runs:
             if self._held:
                 yield self._sorted()
             return
         self._flush()
         files, runs = [self._file] if self._file else [], self._runs
-        while (more := len(runs) - FAN_IN) > 0:  # as few as possible are merged before
+        while (more := len(runs) - FAN_IN) > 0:  # merge as few runs as possible beforehand
             first = min(more + -(-more // (FAN_IN - 1)), len(runs))
             groups = [runs[start : min(start + FAN_IN, first)] for start in range(0, first, FAN_IN)]
             files.append(self._room.file())
@@ -90,7 +90,7 @@ class Sorter:
             self._runs.append(_read(self._file, self._written(self._file, *self._sorted())))
 
     def _written(self, file: SpillFile, keys: Any, value: Any) -> list[Extent]:
-        """A stretch in order, in pieces of a chunk each."""
+        """Write a sorted stretch, in pieces of one chunk each."""
         count = len(keys)
         rows = max(1, count * self._room.chunk // max(memory_of(self._kind, value), 1))
         stops = ((start, min(start + rows, count)) for start in range(0, count, rows))
@@ -122,10 +122,10 @@ def _read(file: SpillFile, extents: Sequence[Extent]) -> Iterator[Block]:
 
 
 def _before_the_rest(heads: Sequence[_Head]) -> list[Block]:
-    """What no record behind the heads' blocks can come before: one of the blocks as a whole, and parts of the others.
+    """All records that no later block of any run can precede: one whole block, and parts of the other blocks.
 
-    The block whose last key is the least goes whole. Keys equal to it go too where they stand in earlier runs; in
-    later ones they wait, since its run may have more of them.
+    The block with the least last key is taken whole. Keys equal to it are taken from earlier runs too. In later runs
+    they wait, because the run of that block may have more of them.
     """
     lasts = [head.last for head in heads]
     least = min(lasts)
@@ -145,7 +145,7 @@ class _Head:
         """Order of the block's last key."""
 
     def advance(self) -> bool:
-        """Have records, of the next block when this one is used up; False at the end of the run."""
+        """Load the next block when this one is used up; False at the end of the run."""
         if self._start < len(self._keys):
             return True
         self._keys, self._value = (), None
@@ -157,7 +157,7 @@ class _Head:
         return True
 
     def until(self, bound: tuple[Any, ...], *, inclusive: bool) -> Block:
-        """Take the records up to a key, or before it."""
+        """Take the records before the key `bound`; `inclusive`: up to and including it."""
         find = bisect_right if inclusive else bisect_left
         count = len(self._keys)
         start = self._start

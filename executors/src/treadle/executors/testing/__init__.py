@@ -1,6 +1,6 @@
-"""The conformance suite of executors: subclass `ExecutorTests` and give it your executor.
+"""The conformance suite of executors: subclass `ExecutorTests` and provide your executor.
 
-What user code imports from here (`functions`, `script`) needs neither pytest nor anything else of the suite.
+The modules that user code imports (`functions`, `script`) need neither pytest nor other parts of the suite.
 """
 
 from __future__ import annotations

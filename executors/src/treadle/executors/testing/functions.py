@@ -1,4 +1,4 @@
-"""User functions of the conformance suite: importable wherever treadle is installed."""
+"""User functions of the conformance suite, importable everywhere that treadle is installed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ HERE = __name__
 
 
 def same(record: Any) -> Any:
-    """The record."""
+    """Return the record."""
     return record
 
 
 def scripted(records: Iterator[Any], *, script: Any, context: Context) -> Iterator[Any]:
-    """The partition's records, after what the script says."""
+    """Play the script, then yield the partition's records."""
     import msgspec
 
     from .script import Script
@@ -28,27 +28,28 @@ def scripted(records: Iterator[Any], *, script: Any, context: Context) -> Iterat
 
 
 def large(record: int) -> bytes:
-    """As many bytes as the record says."""
+    """Return as many bytes as the record states."""
     return bytes(range(256)) * (record // 256)
 
 
 def environment(_: Any) -> dict[str, str]:
-    """What user code finds in the environment."""
+    """The environment of user code."""
     return dict(os.environ)
 
 
 def process(_: Any) -> dict[str, Any]:
-    """Where user code runs."""
+    """The process that runs user code."""
     return {"pid": os.getpid(), "hash": hash("treadle"), "folder": os.getcwd(), "parent": os.getppid()}
 
 
 def descriptors(_: Any) -> int:
-    """How many open files the process has."""
+    """The number of open files of the process."""
     return len(os.listdir("/proc/self/fd"))
 
 
 def patient(steps: int, *, context: Context) -> list[int]:
-    """Takes a tenth of a second for each step, and goes on where an earlier attempt was: the steps it did itself."""
+    """Take a tenth of a second for each step, continuing at the checkpoint of an earlier attempt. Returns the first
+    step and the end."""
     import time
 
     begun = int(context.checkpoint.load() or b"0")
@@ -59,7 +60,7 @@ def patient(steps: int, *, context: Context) -> list[int]:
 
 
 def tell(record: Any, *, secret: str) -> str:
-    """Prints a secret, raises it when the record says so, returns its length otherwise."""
+    """Print a secret, then raise it or exit if the record says so; otherwise return its length."""
     import sys
 
     sys.stdout.write(f"the secret is {secret}\n")

@@ -1,7 +1,7 @@
-"""Faults as data: what a user function does the first, second, ... time it meets a partition.
+"""Faults as data: the actions of a user function at its first, second, ... execution of a partition.
 
-The idea is cubed's `deterministic_failure`. Times are counted by files created exclusively in a folder, so that they
-are right across processes, crashes and executors that share nothing else.
+The idea is cubed's `deterministic_failure`. Executions are counted by files created exclusively in a folder. The counts
+are therefore right across processes, crashes and executors that share only the folder.
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ from msgspec import Struct
 
 
 class Step(Struct, frozen=True, array_like=True):
-    """One thing to do; see ACTIONS."""
+    """One action; see ACTIONS."""
 
     action: str
     value: Any = None
 
 
 class Script(Struct, frozen=True):
-    """What to do for each partition, time by time; nothing when its steps are used up. Travels as JSON."""
+    """The actions for each partition and execution; none after the steps are used up. Sent as JSON."""
 
     folder: str
-    """Where times are counted; private to one test."""
+    """The folder that counts executions; private to one test."""
     steps: dict[str, list[list[Step]]] = {}
-    """Partition -> steps of its first time, of its second, ...; `"*"`: of every other partition."""
+    """Partition -> steps of its first execution, of its second, ...; `"*"`: for every other partition."""
 
     @staticmethod
     def of(folder: str | os.PathLike[str], steps: dict[int | str, list[list[tuple[Any, ...]]]]) -> Script:
-        """From plain values: `{3: [[("raise", "once")], []]}`."""
+        """A script from plain values: `{3: [[("raise", "once")], []]}`."""
         return msgspec.convert({"folder": os.fspath(folder), "steps": {str(k): v for k, v in steps.items()}}, Script)
 
     def as_value(self) -> Any:
-        """As the JSON value a function argument may have."""
+        """The script as a JSON value for a function argument."""
         return msgspec.to_builtins(self)
 
     def play(self, partition: int) -> None:
-        """Do what comes next for the partition."""
+        """Perform the next steps for the partition."""
         time_ = self._count_one(partition)
         times = self.steps.get(str(partition), self.steps.get("*", []))
         for step in times[time_ - 1] if time_ <= len(times) else []:
             ACTIONS[step.action](step.value)
 
     def times(self, partition: int) -> int:
-        """How often the partition was begun so far, by anybody."""
+        """The number of executions of the partition started so far, in all processes."""
         return sum(1 for _ in Path(self.folder).glob(f"{partition}.*"))
 
     def _count_one(self, partition: int) -> int:
@@ -66,7 +66,7 @@ class Script(Struct, frozen=True):
 
 
 class ScriptedError(Exception):
-    """What `raise` raises."""
+    """The exception that `raise` raises."""
 
 
 def _raise(message: str) -> None:
@@ -90,7 +90,7 @@ def _loop(_: None) -> None:
 
 
 def _stuck_in_c(_: None) -> None:
-    """Hold the interpreter for ages: no Python signal handler and no other thread gets to run."""
+    """Block the interpreter for very long: no Python signal handler and no other thread can run."""
     import re
 
     re.match("(a+)+$", "a" * 60 + "b")
@@ -116,7 +116,7 @@ def _print_from_subprocess(text: str) -> None:
 
 
 def _write_raw(text: str) -> None:
-    """To every descriptor the function might think of as its output."""
+    """Write to every descriptor that may be the function's output."""
     for fd in (1, 2):
         os.write(fd, text.encode() + b"\n")
 
@@ -129,19 +129,19 @@ def _leave_running(seconds: float) -> None:
 
 
 def _note_processes(file: str) -> None:
-    """Write down the ids of this process and of those it left running."""
+    """Write the ids of this process and of the processes it left running."""
     Path(file).write_text(" ".join(map(str, [os.getpid(), *_left])))
 
 
 def _fork(seconds: float) -> None:
-    """Leave a copy of the process behind, with every descriptor it has."""
+    """Leave a copy of the process running, with all its descriptors."""
     if os.fork() == 0:
         time.sleep(seconds)
         os._exit(0)
 
 
 def _meet(files: list[str]) -> None:
-    """Make the first file and wait for somebody to make the second."""
+    """Create the first file and wait until another process creates the second."""
     Path(files[0]).touch()
     for _ in range(2000):
         if Path(files[1]).exists():
@@ -177,4 +177,4 @@ ACTIONS: dict[str, Callable[[Any], None]] = {
     "meet": _meet,
     "read stdin": _read_stdin,
 }
-"""What a step may do, by name; each takes the step's value."""
+"""The actions of a step by name; each takes the step's value."""

@@ -14,13 +14,14 @@ from .workbench import Place, Workbench
 
 
 class ExecutorTests(OutcomeTests, FailureTests, LifetimeTests):
-    """A subclass gives the fixture `executor`: two slots, which know the secret SECRET, stopped at the end."""
+    """A subclass provides the fixture `executor`: it has two slots, knows the secret SECRET, and is stopped at the
+    end."""
 
     @pytest.fixture
     def place(self, tmp_path: Path) -> Place:
-        """A file store, a key and a host folder; give another to test with another store."""
+        """A file store, a key and a host folder. Override it to test with another store."""
         place = Place(f"file://{tmp_path}/store", str(tmp_path / "key"), str(tmp_path / "host"))
-        place.run_key("")  # makes the key
+        place.run_key("")  # creates the key
         return place
 
     @pytest.fixture

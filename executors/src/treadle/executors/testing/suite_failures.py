@@ -1,4 +1,4 @@
-"""What an executor reports of attempts that go wrong; whatever it is, the slot runs the next task."""
+"""Tests of an executor's reports of failed attempts. After each failure the slot must run the next task."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class FailureTests:
         task = bench.scripted_task(script, 1, timeout=seconds)
         attempt = spawn(bench.executor.slots[0].run(task, reports.append), name="attempt")
         async with asyncio.timeout(60):
-            while script.times(0) == 0:  # noqa: ASYNC110 (a file is the only sign of life of every executor)
+            while script.times(0) == 0:  # noqa: ASYNC110 (a file is the only sign that works with every executor)
                 await asyncio.sleep(0.01)
             attempt.cancel()
             with pytest.raises(asyncio.CancelledError):

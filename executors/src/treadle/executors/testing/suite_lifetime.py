@@ -1,4 +1,4 @@
-"""What an executor leaves behind: nothing."""
+"""Tests that an executor leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LifetimeTests:
 
     @pytest.fixture(autouse=True)
     def adopting(self) -> Iterator[None]:
-        """Have this process adopt orphans of its descendants, so that it can tell them from those of others."""
+        """Make this process adopt orphans of its descendants, to distinguish them from orphans of others."""
         prctl = ctypes.CDLL(None).prctl
         prctl(_PR_SET_CHILD_SUBREAPER, 1)
         yield
@@ -34,7 +34,7 @@ class LifetimeTests:
 
     @pytest.fixture(autouse=True)
     def temporary(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-        """A temporary folder of this test's own: in the common one others come and go."""
+        """A temporary folder for this test alone: other processes change the common one."""
         folder = tmp_path / "temporary"
         folder.mkdir(exist_ok=True)
         monkeypatch.setenv("TMPDIR", str(folder))
@@ -48,7 +48,7 @@ class LifetimeTests:
         await bench.assert_usable()
 
     async def test_stop_leaves_no_process_and_no_open_file(self, bench: Workbench) -> None:
-        await bench.assert_usable()  # what a provider starts with its first call is its own, and stays
+        await bench.assert_usable()  # processes that a provider starts with its first call are its own and stay
         await bench.executor.stop()
         processes, files = descendants(), _open_files()
         await bench.executor.start()
@@ -71,7 +71,7 @@ class LifetimeTests:
         reports: list[Report] = []
         attempt = spawn(bench.executor.slots[0].run(bench.scripted_task(script, 1), reports.append))
         async with asyncio.timeout(60):
-            while script.times(0) == 0:  # noqa: ASYNC110 (a file is the only sign of life of every executor)
+            while script.times(0) == 0:  # noqa: ASYNC110 (a file is the only sign that works with every executor)
                 await asyncio.sleep(0.01)
             await bench.executor.stop()
             await attempt
@@ -86,7 +86,7 @@ class LifetimeTests:
         reports: list[Report] = []
         attempt = spawn(slot.run(task, reports.append))
         async with asyncio.timeout(60):
-            while script.times(0) == 0:  # noqa: ASYNC110 (a file is the only sign of life of every executor)
+            while script.times(0) == 0:  # noqa: ASYNC110 (a file is the only sign that works with every executor)
                 await asyncio.sleep(0.01)
             assert slot.task == task.id
             await slot.stop()
@@ -98,7 +98,7 @@ class LifetimeTests:
     async def test_attempts_leave_no_temporary_files(self, bench: Workbench, temporary: Path) -> None:
         await bench.play(("print", "x"))
         await bench.play(("exit", 1))
-        assert glob(f"{temporary}/treadle-*/*") == []  # the folder of a process that lives is there, and empty
+        assert glob(f"{temporary}/treadle-*/*") == []  # the folder of a living process exists, and is empty
 
     async def test_descriptors_do_not_pile_up_in_a_worker(self, bench: Workbench) -> None:
         counts = [bench.records((await bench.run(bench.task("descriptors", [[0]])))[0])[0] for _ in range(5)]
@@ -115,7 +115,7 @@ class LifetimeTests:
 
 
 def descendants() -> set[int]:
-    """Living processes that descend from this one, those that lost their parent included (see `adopting`)."""
+    """Living descendants of this process, including orphans (see `adopting`)."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit() and (parent := _living_parent(entry)):
@@ -129,7 +129,7 @@ def descendants() -> set[int]:
 
 
 def _living_parent(pid: str) -> int:
-    """0 when the process is gone or a zombie."""
+    """The parent's id; 0 when the process is gone or a zombie."""
     try:
         state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
     except OSError:
@@ -138,9 +138,9 @@ def _living_parent(pid: str) -> int:
 
 
 async def _wait_until_gone(before: set[int]) -> None:
-    """A killed process takes a moment to die."""
+    """Wait for killed processes to die."""
     async with asyncio.timeout(60):
-        while descendants() - before:  # noqa: ASYNC110 (they are nobody's children any more)
+        while descendants() - before:  # noqa: ASYNC110 (they are not children of this process)
             await asyncio.sleep(0.01)
 
 

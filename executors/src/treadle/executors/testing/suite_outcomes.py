@@ -1,4 +1,4 @@
-"""What an executor reports of partitions that go well."""
+"""Tests of an executor's reports of successful partitions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ..program import Outcome
 from .workbench import Workbench
 
 _LIMIT = 6 << 20
-"""Bytes beyond what any provider takes or gives in a payload."""
+"""More bytes than any provider accepts or returns in a payload."""
 
 
 class OutcomeTests:
-    """Claims about outcomes, logs and what user code finds around it."""
+    """Claims about outcomes, logs and the surroundings of user code."""
 
     async def test_each_partition_is_reported_once_and_in_order(self, bench: Workbench) -> None:
         reports = await bench.run(bench.task("same", [[index] for index in range(50)]))

@@ -1,4 +1,4 @@
-"""Makes tasks, runs them on an executor, and reads what they made."""
+"""Makes tasks, runs them on an executor, and reads their results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from .script import Script
 
 RUN = "conformance"
 SECRET = ("token", "correct horse battery staple")
-"""Name and value of the one secret executors under test must know."""
+"""Name and value of the single secret that executors under test must know."""
 
 
 class Workbench:
@@ -80,7 +80,7 @@ class Workbench:
         return Script.of(folder, steps)
 
     def scripted_task(self, script: Script, partitions: int, **options: Any) -> Task:
-        """Partitions that hold their own index, and play the script first."""
+        """A task whose partitions hold their own index, and play the script first."""
         items = [[index] for index in range(partitions)]
         return self.task("scripted", items, args={"script": script.as_value()}, per_partition=True, **options)
 
@@ -91,12 +91,12 @@ class Workbench:
         return reports
 
     async def play(self, *steps: tuple[Any, ...], **options: Any) -> Report:
-        """The one report of a partition that does these steps, once."""
+        """The report of a partition that performs these steps, once."""
         (report,) = await self.run(self.scripted_task(self.scripted({0: [list(steps)]}), 1, **options))
         return report
 
     async def assert_usable(self, slot: int = 0) -> None:
-        """The slot runs the next task as if nothing had happened."""
+        """Check that the slot runs another task."""
         (report,) = await self.run(self.task("same", [["next"]]), slot)
         assert self.records(report) == ["next"]
 

@@ -1,4 +1,5 @@
-"""The environment of worker processes: what makes runs repeatable is fixed, what belongs to the driver is withheld."""
+"""The environment of worker processes: settings for repeatable runs are fixed, and the driver's settings are
+withheld."""
 
 from __future__ import annotations
 
@@ -9,33 +10,35 @@ import sys
 from collections.abc import Mapping
 
 FIXED = {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1"}
-"""What a running interpreter cannot change: iteration order of sets and text encoding must not depend on the host."""
+"""Settings that a running interpreter cannot change: iteration order of sets and text encoding must not depend on the
+host."""
 
 _DEFAULTS = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 """Arrow's own allocator reserves a gibibyte at once, which a memory limit would count; malloc is as fast."""
 
 _WITHHELD = ("TREADLE_", "TEMPORAL_", "OW_", "__OW_", "WSK_")
-"""Settings and credentials of the driver and its providers. AWS_* stays: stores need it."""
+"""Settings and credentials of the driver and its providers. AWS_* stays, because stores need it."""
 
 _DRIVERS_OWN = ("PYTHONINSPECT", "PYTHONSTARTUP", "PYTHONUNBUFFERED")
 """Settings of Python that are meant for the driver's own process."""
 
 
 _SETTINGS: dict[bytes, bytes] = vars(os.environ)["_data"]
-"""Behind `os.environ`, which encodes and decodes every name on the way: a task of a loop would wait for that."""
+"""The data behind `os.environ`. Reading it directly avoids encoding and decoding every name, which would delay tasks of
+a loop."""
 
 
 class WorkFolder:
-    """The working directory of tasks: a temporary folder of this process, which each partition finds empty."""
+    """The working directory of tasks: a temporary folder of this process, empty at the start of each partition."""
 
     def __init__(self, path: str = "") -> None:
-        """`path`: a folder that this process was given; empty: make one."""
+        """`path`: a folder assigned to this process; empty: create one."""
         self._path = path or _new_folder()
 
     def enter(self) -> None:
-        """Make it the working directory. Raises OSError when there is no room for a folder.
+        """Make it the working directory. Raises OSError when a folder cannot be created.
 
-        User code may have left it, removed it, put a link in its place or changed its mode; then there is a new one.
+        A new folder is created if user code removed it, replaced it by a link or changed its mode.
         """
         try:
             _enter(self._path)
@@ -44,7 +47,7 @@ class WorkFolder:
             _enter(self._path)
 
     def empty(self) -> None:
-        """Enter it, and remove what is in it. Raises OSError."""
+        """Enter it, and remove its content. Raises OSError."""
         self.enter()
         for name in os.listdir():
             _remove(name)
@@ -53,8 +56,8 @@ class WorkFolder:
 def _new_folder() -> str:
     import tempfile
 
-    os.makedirs(tempfile.gettempdir(), exist_ok=True)  # a function's handler removes it between two calls
-    return tempfile.mkdtemp(prefix=f"treadle-{os.getpid()}-work-")  # the guard of this process removes it
+    os.makedirs(tempfile.gettempdir(), exist_ok=True)  # a function's handler removes it between calls
+    return tempfile.mkdtemp(prefix=f"treadle-{os.getpid()}-work-")  # the orphan guard of this process removes it
 
 
 def _enter(path: str) -> None:
@@ -66,7 +69,7 @@ def _enter(path: str) -> None:
 
 
 def _remove(name: str) -> None:
-    """Remove an entry of the working directory; what a link leads to stays."""
+    """Remove an entry of the working directory, without following links."""
     import shutil
 
     if os.path.isdir(name) and not os.path.islink(name):
@@ -77,13 +80,13 @@ def _remove(name: str) -> None:
 
 
 class Surroundings:
-    """What user code can change for those after it: environment, path of imports."""
+    """State that user code can change for later tasks: environment, import path."""
 
     def __init__(self) -> None:
         self._settings, self._path = dict(_SETTINGS), list(sys.path)
 
     def restore(self) -> None:
-        """Put back what is gone or changed; entries that were added to the path stay (a bundle adds its own)."""
+        """Restore removed and changed entries. Entries added to the path stay (a bundle adds its own)."""
         if self._settings != _SETTINGS:
             os.environ.clear()
             os.environ.update({os.fsdecode(name): os.fsdecode(value) for name, value in self._settings.items()})
@@ -91,12 +94,12 @@ class Surroundings:
 
 
 def secret_variable(name: str) -> str:
-    """The variable that holds the secret `name`, of drivers and of whoever runs tasks for them."""
+    """The variable that holds the secret `name`, for drivers and for processes that run tasks for them."""
     return "TREADLE_SECRET_" + re.sub(r"[-.]", "_", name).upper()
 
 
 def is_withheld(name: str) -> bool:
-    """Whether a worker never finds this variable as its driver has it."""
+    """Whether a worker never receives the driver's value of this variable."""
     return name.upper().startswith(_WITHHELD) or name in _DRIVERS_OWN or name in FIXED
 
 

@@ -1,4 +1,4 @@
-"""The log of a worker process: a file on its fd 1 and 2, where prints of C code and of subprocesses land too."""
+"""The log of a worker process: a file on its fd 1 and 2, which also receives output of C code and subprocesses."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ TAIL = 64 * 1024
 """Bytes of a partition's log that its report carries."""
 
 FULL = 16 << 20
-"""Bytes on disk from which on `bound` keeps the tail of a log only."""
+"""Bytes on disk above which `bound` keeps only the tail of a log."""
 
 _PUNCH_HOLE = 0x03
 """FALLOC_FL_PUNCH_HOLE and FALLOC_FL_KEEP_SIZE (fallocate(2))."""
 
 _MARGIN = 64 * 1024
-"""Bytes read beyond the tail, so that a secret of that length which begins before it is recognised."""
+"""Bytes read in addition to the tail, so that a secret of that length across the boundary is recognised."""
 
 
 def open_log() -> int:
-    """A file without a name, appended to by everyone who holds it; gone with its last holder."""
+    """A file without a name, opened for appending. It disappears with its last descriptor."""
     import fcntl
     import tempfile
 
@@ -35,15 +35,16 @@ def open_log() -> int:
 
 
 def read_tail(fd: int) -> bytes:
-    """The last bytes of the file; a little more than TAIL."""
+    """The last bytes of the file, slightly more than TAIL."""
     size = TAIL + _MARGIN
     return os.pread(fd, size, max(0, os.fstat(fd).st_size - size))
 
 
 def bound(fd: int) -> None:
-    """Give the beginning of a long log back to the disk, which a function that prints without end would fill.
+    """Release the disk space of the first part of a long log, which a function that prints endlessly would fill.
 
-    A hole, so that whoever writes, reads or cuts meanwhile need not know; where files cannot have any, nothing happens.
+    It punches a hole, so that concurrent writing, reading and cutting are not affected. Without support by the file
+    system, nothing happens.
     """
     status = os.fstat(fd)
     if status.st_blocks * 512 > FULL:
@@ -52,28 +53,28 @@ def bound(fd: int) -> None:
 
 
 def publish(tail: bytes, redactor: Redactor) -> bytes:
-    """What `read_tail` gave, as a report may carry it: without secrets, at most TAIL bytes."""
+    """The result of `read_tail` for a report: without secrets, at most TAIL bytes."""
     return redactor.log(tail)[-TAIL:]
 
 
 def line_by_line() -> None:
-    """Have prints written as they end, so that the last words of a process that is killed are in its log."""
+    """Write output at the end of each line, so that the last words of a killed process are in its log."""
     streams: tuple[Any, ...] = (sys.stdout, sys.stderr)
     for stream in streams:
         stream.reconfigure(line_buffering=True, errors="backslashreplace")
 
 
 class WorkerLog:
-    """The log as the worker process sees it: cut after each partition."""
+    """The log as the worker process uses it: cut after each partition."""
 
     def __init__(self) -> None:
         self.fd = os.dup(2)
-        """Ours: user code may redirect or close fd 1 and 2."""
+        """A duplicate for treadle: user code may redirect or close fd 1 and 2."""
         self._flush_c = ctypes.CDLL(None).fflush
 
     def cut(self) -> bytes:
-        """The tail of what was printed since the last cut; the file is emptied."""
-        with contextlib.suppress(Exception):  # a user's own stream object may do anything
+        """The tail of the output since the last cut; the file is emptied."""
+        with contextlib.suppress(Exception):  # a user's own stream object may raise any exception
             sys.stdout.flush()
             sys.stderr.flush()
         self._flush_c(None)

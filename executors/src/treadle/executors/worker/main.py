@@ -1,8 +1,8 @@
 """A warm worker process: `python -m treadle.executors.worker.main FD`, started by the local executor.
 
-It serves tasks from the socket FD until that ends. A report is in the kernel's hands before the next partition
-begins, so it outlives whatever that does to the process. Nothing here imports asyncio: a worker must be ready in
-milliseconds.
+It serves tasks from the socket FD until the socket closes. A report is sent to the kernel before the next partition
+begins, so it is not lost if that partition kills the process. Nothing here imports asyncio: a worker must be ready
+within milliseconds.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PR_SET_PDEATHSIG = 1
 _USED = 75
 """The exit code when a task needs a new process: EX_TEMPFAIL of sysexits.h."""
 _REST_SECONDS = 1.0
-"""Without work: then a worker gives back the memory that it kept for the next task."""
+"""Idle seconds after which a worker releases the memory that it kept for the next task."""
 
 
 class Channel:
@@ -45,15 +45,15 @@ class Channel:
         self._fd = fd
         self._frames = FrameBuffer()
         self._encoder = FrameEncoder()
-        self._poll = select.poll()  # not select(), which knows descriptors below 1024 only
+        self._poll = select.poll()  # not select(), which supports descriptors below 1024 only
         self._poll.register(fd, select.POLLIN)
 
     def is_silent(self, seconds: float) -> bool:
-        """Whether so many seconds pass without a message."""
+        """Whether `seconds` pass without a message."""
         return not self._poll.poll(seconds * 1000)
 
     def receive(self) -> bytes | None:
-        """The next message; None when the driver has closed its end. One message is under way at a time."""
+        """The next message; None when the driver has closed its end. The driver sends one message at a time."""
         while data := os.read(self._fd, 1 << 18):
             if bodies := self._frames.feed(data):
                 return bodies[0]
@@ -66,7 +66,7 @@ class Channel:
 
 
 class Worker:
-    """Runs tasks one after the other and sends each report as it comes."""
+    """Runs tasks one after the other and sends each report when it is ready."""
 
     def __init__(self, channel: Channel, log: WorkerLog, setup: Setup) -> None:
         self._channel = channel
@@ -79,10 +79,10 @@ class Worker:
         self._folder = WorkFolder(setup.folder)
         self._reported = self._expected = 0
         self._last: tuple[Report, ...] = ()
-        """The task's last report waits for the end of the task, to spare the driver a wake-up."""
+        """The last report of a task is sent with the end of the task, to save the driver a wake-up."""
 
     def serve(self) -> None:
-        """Until the driver closes the socket."""
+        """Run tasks until the driver closes the socket."""
         decoder = msgspec.msgpack.Decoder(Run)
         self._channel.send(Ready())
         while (body := self._channel.receive()) is not None:
@@ -102,7 +102,7 @@ class Worker:
         except ProcessUsed as error:
             sys.stderr.write(f"another process takes over, since this one has served another run: {error}\n")
             os._exit(_USED)
-        except Exception as error:  # noqa: BLE001 (the runtime catches what users do: this is a defect or no memory)
+        except Exception as error:  # noqa: BLE001 (user errors are caught before: a defect or no memory)
             memory_limit.limit_allocation(0)
             self._send(self._defect(message.task, error))
         finally:
@@ -110,9 +110,10 @@ class Worker:
             before.restore()
 
     def _limit(self, memory: int) -> None:
-        """What earlier tasks left in the cache is not this one's; what they leaked beyond that is not granted again."""
+        """Limit the task's memory. Cached data of earlier tasks does not count against it, but their memory leaks
+        do."""
         if 0 < memory < self._machine:
-            give_back_memory()  # what the allocator keeps would be granted twice
+            give_back_memory()  # memory that the allocator keeps would be granted twice
         memory_limit.limit_allocation(memory and min(memory_limit.allocated_bytes(), self._kept_at_most) + memory)
 
     def _report(self, report: Report) -> None:
@@ -133,7 +134,7 @@ class Worker:
             self._last = (report,)
 
     def _defect(self, task: Task, error: Exception) -> Failure:
-        """The failure of the partition under way when the runtime itself raised."""
+        """The failure of the running partition when the runtime itself raised."""
         partition = task.partitions[min(self._reported, len(task.partitions) - 1)]
         memory = isinstance(error, MemoryError)
         return Failure(
@@ -148,14 +149,14 @@ class Worker:
 
 
 def _die_with(driver: int) -> None:
-    """Have the kernel kill this process when its driver dies, however it dies."""
+    """Make the kernel kill this process when its driver dies in any way."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != driver:  # it died before the line above
         os._exit(1)
 
 
 def _volunteer_for_the_oom_killer() -> None:
-    """A host without memory must lose a worker, which is replaced, and not the driver."""
+    """If the host runs out of memory, the kernel should kill a worker, which is replaced, instead of the driver."""
     try:
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("500")
@@ -164,7 +165,7 @@ def _volunteer_for_the_oom_killer() -> None:
 
 
 def main(fd: int) -> None:
-    """Serve the socket `fd`; ends the whole process group when the driver is gone."""
+    """Serve the socket `fd`; end the whole process group when the driver is gone."""
     channel, log = Channel(fd), WorkerLog()
     body = channel.receive()
     if body is None:

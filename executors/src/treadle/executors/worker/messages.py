@@ -1,7 +1,7 @@
-"""What a driver and its worker process say to each other, and how it is framed on their socket.
+"""The messages between a driver and its worker process, and their framing on the socket.
 
-Down: one `Setup`, then a `Run` for each task. Up: `Ready`, then for each task its reports and `Done`. A frame is four
-bytes of length, big-endian, and a MessagePack body.
+Driver to worker: one `Setup`, then a `Run` for each task. Worker to driver: `Ready`, then for each task its reports and
+`Done`. A frame is a four-byte length, big-endian, and a MessagePack body.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from ..program import Failure, Outcome, Task
 
 
 class Setup(Struct, frozen=True):
-    """The first message; holds for the life of the process."""
+    """The first message, valid for the life of the process."""
 
     driver: int
-    """Process id: a worker whose parent is another has already lost its driver."""
+    """Process id. A worker with a different parent has already lost its driver."""
     host_root: str | None
     cache_bytes: int
     room: int = 0
-    """Bytes of records that may wait in memory when a task says nothing of its own; 0: any number."""
+    """Bytes of records that may wait in memory for tasks that do not set a memory; 0: no limit."""
     folder: str = ""
-    """The process's own folder, in which it was started; empty: it makes one."""
+    """The process's own folder, in which it was started; empty: it creates one."""
 
 
 class Run(Struct, frozen=True):
@@ -51,7 +51,7 @@ HEADER = 4
 
 
 class FrameBuffer:
-    """Cuts a byte stream into frame bodies."""
+    """Splits a byte stream into frame bodies."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
@@ -80,7 +80,7 @@ class FrameEncoder:
         self._buffer = bytearray(65536)
 
     def encode(self, *messages: Any) -> bytearray:
-        """Their frames; valid until the next call."""
+        """The frames of the messages; valid until the next call."""
         buffer = self._buffer
         start = 0
         for message in messages:
