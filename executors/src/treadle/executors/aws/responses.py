@@ -17,6 +17,7 @@ It relies on these statements of the AWS Lambda developer guide and API referenc
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -48,13 +49,13 @@ class BrokenPackage(Exception):
 def answer_of(payload: bytes, function_error: str, log: bytes) -> Answer:
     """The Answer for a call with status 200. Raises BrokenPackage."""
     meter = metering(log)
-    about = (log, meter.peak_memory, meter.cold, meter.billed)
+    answer = partial(Answer, log=log, peak_memory=meter.peak_memory, cold=meter.cold, billed=meter.billed)
     if not function_error:
-        return Answer("answered", payload, "", *about)
+        return answer("answered", payload)
     kind, message = _error(payload)
     if kind in _BROKEN_PACKAGE:
         raise BrokenPackage(f"{kind}: {message}")
-    return Answer(_classify(kind, message, meter), b"", f"{kind}: {message}" if kind else message, *about)
+    return answer(_classify(kind, message, meter), how=f"{kind}: {message}" if kind else message)
 
 
 def _classify(kind: str, message: str, meter: Metering) -> Ended:
