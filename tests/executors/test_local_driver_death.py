@@ -28,14 +28,14 @@ from treadle.executors.emulation.provider_limits import EMULATIONS
 from treadle.executors.emulation.invoker import ParityInvoker
 from treadle.executors.testing import Place, Workbench
 from treadle.executors.testing.script import Script
-from treadle.primitives import trust
+from treadle.primitives import sealing
 
 def made(kind, place):
     if kind == "local":
         return LocalExecutor(run_key=place.run_key, slots=1)
     if kind == "isolated":
         return IsolatedExecutor(key_file=place.key_file)
-    invoker = ParityInvoker(EMULATIONS["lambda"], trust.load_or_create_key(place.key_file), os.environ)
+    invoker = ParityInvoker(EMULATIONS["lambda"], sealing.load_or_create_key(place.key_file), os.environ)
     return FunctionExecutor("lambda", invoker, key_file=place.key_file, slots=1)
 
 async def main(kind, place, script, folder):

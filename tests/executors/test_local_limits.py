@@ -53,8 +53,8 @@ def test_this_host_has_memory() -> None:
 
 _PROBE = """
 import mmap
-from treadle.executors import limits
-limits.limit_allocation(limits.allocated_bytes() + (64 << 20))
+from treadle.executors import memory_limit
+memory_limit.limit_allocation(memory_limit.allocated_bytes() + (64 << 20))
 try:
     bytearray(128 << 20)
 except MemoryError:
@@ -62,7 +62,7 @@ except MemoryError:
 shared = mmap.mmap(-1, 128 << 20)
 shared[::4096] = b"x" * len(shared[::4096])
 print("shared")
-limits.limit_allocation(0)
+memory_limit.limit_allocation(0)
 bytearray(128 << 20)
 print("lifted")
 """

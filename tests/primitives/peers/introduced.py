@@ -148,7 +148,7 @@ def connected(one: Member, other: Member, fault: Fault) -> Iterator[None]:
         keys = {SESSION: SESSION_KEY}.get
         ends["other"] = wire.accept(listener.accept()[0], keys, deadline=time.monotonic() + LONG)
 
-    with listener, FaultyPath(wire.dialling.address_of(listener), [fault]) as path:
+    with listener, FaultyPath(wire.address_of(listener), [fault]) as path:
         thread = threading.Thread(target=accept)
         thread.start()
         dialled = wire.connect(path.address, SESSION, SESSION_KEY, deadline=time.monotonic() + LONG)

@@ -63,14 +63,14 @@ READER = """
 import os, sys, time
 from pathlib import Path
 from treadle.primitives.stores.shared_memory import HostFolder
-from treadle.primitives.peers import PeerClient, shared
+from treadle.primitives.peers import PeerClient, host_cache
 
 if sys.argv[3] == "die":
     def write_all(descriptor, views):
         os.write(descriptor, views[0])
         print("pulling", flush=True)
         time.sleep(60)
-    shared.write_all = write_all
+    host_cache.write_all = write_all
 client = PeerClient("run-1", bytes(range(32)))
 view = client.fetch_to_host(sys.argv[1], "s/a.1.abc", None, HostFolder(sys.argv[2]), time.monotonic() + 60)
 print(len(view), flush=True)

@@ -1,0 +1,31 @@
+"""Code that tests give to other processes as text: no type checker reads it, and a renamed module breaks it late."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+IMPORT = re.compile(r"^\s*from (treadle(?:\.\w+)*) import ([\w, ]+)$", re.MULTILINE)
+
+
+def imports_in_strings() -> Iterator[tuple[str, str, str]]:
+    """Yields (file and line, module, name) for each import of treadle inside of a string."""
+    for file in [*(ROOT / "tests").rglob("*.py"), *(ROOT / "bench").rglob("*.py")]:
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                for module, names in IMPORT.findall(node.value):
+                    for name in names.split(","):
+                        yield f"{file.relative_to(ROOT)}:{node.lineno}", module, name.split(" as ")[0].strip()
+
+
+@pytest.mark.parametrize(("where", "module", "name"), sorted(set(imports_in_strings())))
+def test_imports_in_strings_resolve(where: str, module: str, name: str) -> None:
+    found = importlib.import_module(module)
+    assert hasattr(found, name) or importlib.util.find_spec(f"{module}.{name}"), where
