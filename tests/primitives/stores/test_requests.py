@@ -76,11 +76,15 @@ def test_listing_of_several_pages_is_several_requests(store: Store, proxy: Flaky
 
 def test_requests_of_a_run_are_told_apart_by_name_and_context() -> None:
     store = Store.open("memory://requests")
-    store.put("runs/one/a", b"1")
-    store.put("runs/one/_child/a", b"1")
-    store.put("runs/two/a", b"1")
-    with counted_for("one/child"):
-        store.get("runs/two/a")
+    store.put("runs/told-1/a", b"1")
+    store.put("runs/told-1/_child/a", b"1")
+    store.put("runs/told-2/a", b"1")
+    with counted_for("told-1/child"):
+        store.get("runs/told-2/a")
         store.put("input", b"1")
     store.put("input", b"1")
-    assert (of_run("one"), of_run("one/child"), of_run("two")) == ({"put": 3}, {"put": 3}, {"put": 1, "get": 1})
+    assert (of_run("told-1"), of_run("told-1/child"), of_run("told-2")) == (
+        {"put": 3},
+        {"put": 3},
+        {"put": 1, "get": 1},
+    )
