@@ -147,9 +147,10 @@ def _once(rival: Rival, series: Series, size: int, folder: Path) -> float:
 def rendered(found: Sequence[tuple[Series, list[Point]]], about: dict[str, Any], picture: str) -> str:
     parts = [
         "# Growth",
-        "How the cost of an item, a byte and a stage changes with the size of a run: the least of several rounds, from "
-        "submission until the result is read, everything durable. Made by `python -m workloads.growth` in the folder "
-        f"`bench`, on {about['cores']} cores ({about['processor']}) with {about['memory GB']} GB of memory.",
+        "These tables show how the cost of an item, a byte and a stage changes with the size of a run. Each time is "
+        "the least of several rounds, from submission until the result is read, with all results durable. They were "
+        f"made by `python -m workloads.growth` in the folder `bench`, on {about['cores']} cores "
+        f"({about['processor']}) with {about['memory GB']} GB of memory.",
         f"![cost of one item, byte and stage against the size of the run]({picture})",
     ]
     for series, points in found:
