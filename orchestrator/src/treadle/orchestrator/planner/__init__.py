@@ -1,10 +1,28 @@
-"""Spec to plan. Pure but for listing the input files.
+"""Compiles a spec to a plan. Pure except that it lists the input files.
 
-General layout: `references` (how often data is read), `sources` (what comes from outside), `settings`, `transport`,
-`keeping` and `widths` (decisions about one stage), `flow` (a segment under construction), `maps`, `gangs`, `exchanges`,
-`loops` and `subworkflows` (the stages), `writing` (their outputs), `planner` (what the levels share), `level` (one of
-them), `graph` (all its stages put together); then `places` and `members` (what the executors can do) and `groups` (how
-wide segments are cut); `explain` (what a person sees).
+The decisions about one stage:
+
+read_counts      how often data is read
+sources          feeds from files, items, ranges and events
+settings         the settings in force
+transport        the place of blocks
+cacheability     whether a result is cached for later runs
+exchange_levels  one or two levels of a shuffle
+
+The stages:
+
+pipeline         a segment under construction
+maps, gangs, exchanges, loops, subworkflows
+outputs          the files of a stage
+planner          the state shared by all levels
+lowering         one level of the document
+graph            all stages of a level
+
+The whole graph:
+
+placement, residency  the executors' limits and abilities
+task_groups      the division of wide segments
+explain          the plan for display
 """
 
 from __future__ import annotations
@@ -38,8 +56,9 @@ def make_plan(
 ) -> Plan:
     """The plan of a validated spec for these inputs.
 
-    `run` holds `id` and `startTime`; `functions` what is known of each function reference; relative URIs start at
-    `base`. Raises UsageError for what only shows now: a missing file, an empty glob, a number out of range.
+    `run` holds `id` and `startTime`. `functions` holds the known facts of each function reference. Relative URIs start
+    at `base`. Raises UsageError for a problem that appears only now: a missing file, an empty glob, a number out of
+    range.
     """
     env = {"inputs": dict(inputs), "run": dict(run)}
 
@@ -60,7 +79,7 @@ def make_plan(
 
 
 def _depends_on_run(spec: Spec) -> list[str]:
-    """Stages whose functions are told the run's id or start time."""
+    """Stages whose functions receive the run's id or start time."""
     return [
         f"{name}: is given run.{path[1]}"
         for name, stage in all_stages(spec.stages)

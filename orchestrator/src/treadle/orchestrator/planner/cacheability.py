@@ -1,4 +1,4 @@
-"""Which stages are kept for later runs, now that functions and inputs are known."""
+"""The stages whose results are cached for later runs, decided once functions and inputs are known."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .sources import Sources
 
 
 def kept_stages(graph: Graph, sources: Sources, functions: Decorators) -> tuple[dict[str, Kept], dict[str, str]]:
-    """(how stages are kept, why others are not that should be), by id."""
+    """(cache settings by stage, reasons by stage that should be cached and cannot be)."""
     spec, stages = graph.spec, {name: node.stage for name, node in graph.nodes.items()}
     wanted = {name: cache for name, stage in stages.items() if (cache := _wanted(spec, stage, functions))}
     if not wanted:
@@ -29,7 +29,8 @@ def kept_stages(graph: Graph, sources: Sources, functions: Decorators) -> tuple[
 
 
 def _loops(spec: Spec, kept: Mapping[str, Kept], keeping: Keeping) -> Iterator[tuple[str, Kept]]:
-    """Outermost loops: as long as the result of each stage inside is good; the versions are in the keys of those."""
+    """Cache settings of outermost loops. They expire with the first stage inside; the keys of the stages hold the
+    versions."""
     for name, stage in spec.stages.items():
         if isinstance(stage, LoopStage) and not keeping.why_not(name):
             inside = [kept[inner].ttl for inner, _ in all_stages(stage.stages) if inner in kept]

@@ -1,4 +1,4 @@
-"""Whether a shuffle takes one level or two: a pure function of how many partitions meet, with its reason."""
+"""The choice of one or two levels for a shuffle, with its reason. A pure function of the numbers of partitions."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from math import isqrt
 from msgspec import Struct
 
 WIDE = 50_000
-"""Parts (sources x targets) above which a shuffle takes two levels, unless they are large; measured, see
-docs/decisions/0014: a part costs about 50 microseconds beside its bytes."""
+"""Parts (sources x targets) above which a shuffle takes two levels, unless the parts are large. Measured in
+docs/decisions/0014: a part costs about 50 microseconds besides its bytes."""
 LARGE_PART = 32 * 2**10
-"""Bytes of a part from which moving it once more costs as much as the part itself."""
+"""Bytes of a part from which a second transfer costs as much as the part itself."""
 TOO_WIDE = 1_000_000
-"""Parts above which there are always two levels: the driver holds 200 to 350 bytes for each."""
+"""Parts above which a shuffle always takes two levels, since the driver holds 200 to 350 bytes for each."""
 
 
 class Levels(Struct, frozen=True):
-    """The shape of a shuffle of two levels. It follows from counts of the plan alone."""
+    """The shape of a shuffle with two levels. It depends only on counts of the plan."""
 
     groups: int
-    """Bundles that each source leaves."""
+    """Bundles of each source."""
     runs: tuple[int, ...]
-    """For each input: consecutive sources whose bundles are merged at once."""
+    """For each input: the number of consecutive sources whose bundles are merged at once."""
     tasks: tuple[int, ...]
     """For each input: partitions of the second level."""
 
 
 def levels_of(sources: Sequence[int], targets: int, estimate: int) -> tuple[Levels | None, str]:
-    """Two levels, or None for one, of a shuffle of inputs with so many partitions and bytes; and why, if it is wide.
+    """The levels of a shuffle (None: one level), with the reason if the shuffle is wide.
 
-    0 partitions: known at run time only. With about sqrt(targets) groups and sqrt(sources) runs of sources a task of
-    the second level has the geometric mean of a source's and a target's data.
+    `sources`: partitions of each input; 0: known at run time only. With about sqrt(targets) groups and sqrt(sources)
+    runs of sources, a task of the second level has the geometric mean of a source's and a target's data.
     """
     total = sum(sources)
     parts = total * targets

@@ -1,4 +1,4 @@
-"""Shuffle, broadcast and reduce: where data crosses partitions."""
+"""Shuffle, broadcast and reduce: the stages in which data crosses partitions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .pipeline import Dataset, Flow, by_of
 
 
 def shuffle(level: Level, name: str, stage: ShuffleStage) -> None:
-    """The writing side: one segment for each input, ending in a scattered block."""
+    """The writing side of a shuffle: one segment for each input, which ends in a scattered block."""
     inputs = [item for _, item in inputs_of(stage)]
     samples = _samples(level, name, stage, inputs)
     flows = [level.join(reference, name, stage) for reference in inputs]
@@ -51,7 +51,7 @@ def shuffle(level: Level, name: str, stage: ShuffleStage) -> None:
 
 
 def _in_two_levels(level: Level, node_id: str, tail: Scatter, flow: Flow, levels: Levels, index: int) -> None:
-    """Bundles first, then a segment that merges them: no user code runs in it, so it may run as often as it must."""
+    """Bundles first, then a segment that merges them. The merge runs no user code, so it may be retried at will."""
     dataset = level.add(flow, f"{node_id}.level1", tail, "scattered")
     assert isinstance(dataset.ref, NodeData)
     assert flow.policy is not None
@@ -78,7 +78,7 @@ def _partitions(level: Level, name: str, stage: ShuffleStage, flows: Sequence[Fl
 
 
 def _samples(level: Level, name: str, stage: ShuffleStage, inputs: Sequence[Any]) -> list[str]:
-    """For a range partitioner without boundaries: segments that sample the keys of each input."""
+    """Segments that sample the keys of each input, for a range partitioner without boundaries."""
     if not isinstance(stage.partitioner, RangePartitioner) or stage.partitioner.boundaries is not None:
         return []
     names = []
@@ -130,10 +130,10 @@ def broadcast(level: Level, name: str, stage: BroadcastStage) -> None:
 
 
 def _ships_as_it_is(level: Level, name: str, stage: BroadcastStage) -> bool:
-    """Whether the broadcast needs no task, since its input is one record in a block already.
+    """Whether the broadcast needs no task, since its input is already a single record in a block.
 
-    Its limit is then looked at by who reads it, so somebody must. A state is not passed on where a loop further in has
-    one of the same name: its readers there would take that.
+    Its readers then check the limit, so it must have readers. A state does not qualify if an inner loop has a state of
+    the same name, since readers there would take that one.
     """
     if stage.output or not level.planner.is_single(stage.input, name):
         return False
@@ -199,7 +199,7 @@ def _fold(name: str, stage: ReduceStage, fan_in: int = 0) -> Reduce:
 
 
 def _root(level: Level, name: str, stage: ReduceStage, flow: Flow) -> Flow:
-    """The one task of a reduce over everything, whose result is taken to be small."""
+    """The single task of a reduce over all data. Its result is assumed to be small."""
     flow.estimate = 2**16
     level.require(flow, name, stage)
     return flow

@@ -1,4 +1,4 @@
-"""What a person sees of a plan: every segment, what runs in it, where its data goes, and why. Pure."""
+"""A plan for display: each segment with its operations, the place of its data, and the reasons. Pure."""
 
 from __future__ import annotations
 
@@ -56,28 +56,29 @@ class NodeView(Struct, frozen=True, rename="camel"):
     node: str
     kind: Literal["segment", "barrier", "loop", "workflow"]
     stages: tuple[str, ...]
-    """Stages that run in it, fused where there are several."""
+    """Stages that run in the node, fused if there are several."""
     depth: int
-    """Loops and workflows around it."""
+    """The number of loops and workflows around the node."""
     reads: str
     does: tuple[str, ...]
     partitions: int
-    """0: known when its input is."""
+    """0: known with the input."""
     place: str
-    """Where blocks larger than a few KiB go: `host`, `store`, or empty when there are none."""
+    """The place of blocks larger than a few KiB: `host`, `store`, or empty when there are none."""
     estimate: int
-    """Bytes; a guess."""
+    """A guess of the bytes of output."""
     writes: str
     """URI, or empty."""
     after: tuple[str, ...]
-    """Nodes it waits for."""
+    """Nodes that it waits for."""
     when: str
     executor: str
     reasons: tuple[str, ...]
 
 
 def explain(plan: Plan) -> list[NodeView]:
-    """Every node, those of a loop's body after the loop, those of a sub-workflow, `load/count`, after its stage."""
+    """Every node in order. The nodes of a loop's body follow the loop; those of a sub-workflow (`load/count`) follow
+    its stage."""
     return list(_views(plan.graph, 0))
 
 
@@ -87,7 +88,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
 
 
 def mermaid(plan: Plan) -> str:
-    """A flowchart in Mermaid's language, whose ids are numbers: words such as `end` mean something there."""
+    """A flowchart in Mermaid's language. Its ids are numbers, since words such as `end` are keywords there."""
     views = explain(plan)
     ids = {view.node: f"n{number}" for number, view in enumerate(views, 1)}
     lines = [f'  {ids[view.node]}["{_caption(view, "<br/>")}"]' for view in views]
@@ -209,7 +210,7 @@ def _by(by: By) -> str:
 
 
 def _function(reference: str) -> str:
-    """One without a name, such as a lambda, is told from others by a bit of its digest."""
+    """The name of a function. A function without a name, such as a lambda, shows a part of its digest."""
     digest = reference.removeprefix(CAPTURED)
     return reference if digest == reference else f"function {digest[:8]}"
 

@@ -1,4 +1,4 @@
-"""Gangs: refused while planning when they could never start."""
+"""Gangs. Planning refuses a gang that could never start."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from .transport import Site
 
 
 def check_gang(site: Site, name: str, size: int, flow: Flow) -> None:
-    """Explain the gang of stage `name`. Raises UsageError when its partitions are known not to be `size`, or when so
-    many cannot run together here.
-    """
+    """Explain the gang of stage `name`. Raises UsageError when its number of partitions is known to differ from `size`,
+    or when that many cannot run together here."""
     policy = flow.policy or Policy()
     can = site.executors[policy.executor]
     if flow.partitions and flow.partitions != size:

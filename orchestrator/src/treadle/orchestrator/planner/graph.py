@@ -1,7 +1,7 @@
-"""Spec to graph of segments: fuse narrow stages, cut at exchanges, explain.
+"""Compiles a level to segments: fuse narrow stages, cut at exchanges, explain.
 
-Every stage is visited once, needs first. A narrow stage joins the flow of its input when it may (see `why_not_fused`);
-a flow becomes a segment when its data is wanted by more than one reader, across an exchange, or not at all.
+Every stage is visited once, after its inputs. A narrow stage joins the flow of its input when it may (see
+`why_not_fused`). A flow becomes a segment when its data has several readers or none, or crosses an exchange.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .subworkflows import child_node
 
 
 def plan_level(level: Level) -> None:
-    """Make nodes, or flows still open, of all its stages. Raises UsageError."""
+    """Make nodes, or open flows, of all stages in the level. Raises UsageError."""
     for name in topological(level.stages):
         excuse = [f"{name} is skipped with these inputs"] if name in level.skipped else []
         with level.planner.sources.excusing(*excuse):

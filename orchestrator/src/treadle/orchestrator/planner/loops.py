@@ -1,4 +1,4 @@
-"""Loops: a graph of its own for the body, and the state that is carried round it."""
+"""Loops: a graph for the body, and the state that passes from iteration to iteration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .pipeline import nested_paths
 
 
 def loop_node(level: Level, name: str, stage: LoopStage, plan: Callable[[Level], None]) -> Loop:
-    """`plan` makes the nodes of its body."""
+    """The node of a loop. `plan` makes the nodes of its body."""
     state, data = _initial(level, name, stage)
     body, next_, carried = _body(level.inner(name, stage), stage, plan)
     data |= {node for inner in body.nodes for node in inner.data}.union(*carried.values())
@@ -58,7 +58,7 @@ def _initial(level: Level, name: str, stage: LoopStage) -> tuple[dict[str, DataR
 def _body(
     body: Level, stage: LoopStage, plan: Callable[[Level], None]
 ) -> tuple[Graph, dict[str, DataRef | None], dict[str, frozenset[str]]]:
-    """The level, where each state comes from next, and for datasets the nodes that make them so."""
+    """(the level, the source of each state's next value, for datasets the nodes that produce it)."""
     plan(body)
     user = next(iter(stage.stages))
     found = {key: body.reference(str(value), user) for key, value in stage.next.items() if is_reference(value)}
@@ -67,7 +67,7 @@ def _body(
 
 
 def _paths(stage: LoopStage, body: Graph) -> set[str]:
-    """Every run-time value that the loop or anything in it reads."""
+    """Every run-time value that the loop or its body reads."""
     values: Any = {**stage.next, **stage.state}
     found = nested_paths(expression_paths(stage) | template_paths(values))
     if stage.until:

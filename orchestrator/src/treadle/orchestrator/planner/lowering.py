@@ -1,4 +1,4 @@
-"""One level of the document: its stages, the flows that are still open, and the nodes made so far."""
+"""One level of the document: its stages, the open flows, and the nodes made so far."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from .planner import Planner
 from .read_counts import beside_one_input, kept_references, reads, skipped_where
 
 Reference = str | Source | Items | Range | EventRange
-"""What a stage reads: a bare reference, or what comes from outside."""
+"""The input of a stage: a bare reference, or a source from outside the workflow."""
 
 
 class Level:
@@ -63,23 +63,23 @@ class Level:
         kept: Sequence[str] = (),
         path: tuple[str, ...] = (),
     ) -> None:
-        """`path` leads to the level in the document, `kept` are references that are read again later."""
+        """`path`: the path to the level in the document. `kept`: references that are read again later."""
         self.planner, self.stages, self.parent, self.path = planner, stages, parent, path
         self.nodes: list[Node] = []
         self.outputs: dict[str, str] = {}
         self._open: dict[str, Flow] = {}
         self._flows: dict[str, list[Flow]] = {}
-        """Stage -> those that it is part of."""
+        """Stage -> the flows that it is part of."""
         self._datasets: dict[str, Dataset] = {}
         self.scattered: dict[str, Dataset] = {}
-        """Shuffle -> its scattered data; also read by per-key reduces when the shuffle is gathered as well."""
+        """Shuffle -> its scattered data. Per-key reduces also read it when the shuffle is gathered as well."""
         self.consumers = Counter(
             name for stage in stages.values() for reference in reads(stage) if (name := stage_name(reference))
         )
         self.consumers.update(name for name in map(stage_name, kept) if name)
         self.conditional = skipped_where(stages, bool)
         self.skipped = skipped_where(stages, planner.sources.is_false)
-        """Those that are with these inputs, beside all stages of a loop that is."""
+        """Stages that are skipped with these inputs. If a loop is skipped, all of its stages are too."""
         self._quorum = {
             stage.input: percent
             for stage in stages.values()
@@ -98,14 +98,14 @@ class Level:
         return Graph(tuple(nodes[name] for name in order), self.outputs)
 
     def refs(self) -> dict[str, DataRef]:
-        """stage -> its data, for those that left some."""
+        """Stage -> its data, for stages with data."""
         found = {name: self._datasets.get(name) or self.scattered.get(name) for name in self.stages}
         return {name: dataset.ref for name, dataset in found.items() if dataset is not None}
 
-    # -- what a stage leaves
+    # -- output of a stage
 
     def close(self, name: str, stage: WorkStage, flow: Flow) -> None:
-        """A stage's flow is complete: keep it open for the one reader that may join it, or make it a segment."""
+        """A stage's flow is complete. Keep it open for a single reader that may join it, or make it a segment."""
         written = self._write(name, stage, flow, name)
         if written is not None:
             self._datasets[name] = written
@@ -115,11 +115,10 @@ class Level:
             self.dataset(name)
 
     def _write(self, name: str, stage: WorkStage, flow: Flow, node_id: str) -> Dataset | None:
-        """Let the flow write the stage's output, if it has one.
+        """Let the flow write the stage's output, if it has one. Returns the dataset, or None if the flow stays open.
 
-        What is kept for later runs is written apart, by a segment that every run has for itself: the files are at a
-        place of the run. The flow is then the segment `node_id`, and the result is its data. Raises UsageError inside
-        a loop.
+        A cached stage is written by another segment, which runs in every run, since the files belong to the run. The
+        flow is then the segment `node_id`, and its data is returned. Raises UsageError inside a loop.
         """
         if stage.output is None:
             return None
@@ -152,7 +151,7 @@ class Level:
             self.scattered[name] = self._datasets.pop(name)
 
     def pass_on(self, name: str, stage: Stage, dataset: Dataset, limit: int = 0) -> Barrier:
-        """The node of a stage whose data is its input's."""
+        """The node of a stage that has the same data as its input."""
         self._datasets[name] = dataclasses.replace(dataset, nodes=dataset.nodes | {name}, limit=limit)
         return Barrier(
             id=name,
@@ -166,9 +165,9 @@ class Level:
     # -- reading
 
     def read(self, reference: Reference, user: str, *, apart: bool = False) -> Flow:
-        """A new flow that reads a stage's input partition by partition; sorted where its shuffle says so.
+        """A new flow that reads a stage's input partition by partition, sorted if its shuffle has `sort`.
 
-        A shuffle that was gathered once is read as that, unless the inputs must stay `apart`.
+        A shuffle that has been gathered is read in gathered form, unless the inputs must stay `apart`.
         """
         if not isinstance(reference, str) or reference.startswith("inputs."):
             return Flow(*self.planner.sources.feed(reference))
@@ -181,7 +180,7 @@ class Level:
         return flow
 
     def join(self, reference: Reference, name: str, stage: WorkStage, tolerance: Tolerance | None = None) -> Flow:
-        """The flow this stage continues: its input's own, if it may join that, or a new one."""
+        """The flow that this stage continues: its input's own if it may join it, or a new one."""
         producer = stage_name(reference) if isinstance(reference, str) else None
         policy = self.planner.policy(stage)
         apart = self._why_apart(producer, name, stage, policy, tolerance)
@@ -196,11 +195,11 @@ class Level:
         return flow
 
     def take_open(self, producer: str | None) -> Flow | None:
-        """The still open flow of a stage, for a reader that ends it with a tail of its own."""
+        """Take the open flow of a stage, for a reader that ends it with a tail of its own."""
         return self._open.pop(producer, None) if producer else None
 
     def state_input(self, reference: str, node_id: str, user: str) -> Dataset:
-        """A loop's initial state as segments' data."""
+        """A loop's initial state as a dataset of segments."""
         if not reference.startswith("inputs."):
             return self.reference(reference, user)
         flow = self.read(reference, user)
@@ -208,11 +207,11 @@ class Level:
         return self.add(flow, node_id)
 
     def inner(self, name: str, loop: LoopStage) -> Level:
-        """The planner of a loop's body."""
+        """The level of a loop's body."""
         return Level(self.planner, loop.stages, self, kept_references(loop), (*self.path, "stages", name))
 
     def require(self, flow: Flow, name: str, stage: WorkStage) -> None:
-        """What the stage itself needs: settings, order, conditions, values, broadcasts."""
+        """Add the stage's own needs to the flow: settings, order, conditions, values, broadcasts."""
         flow.stages.append(name)
         flow.reasons += self.planner.sources.excuse
         self._flows.setdefault(name, []).append(flow)
@@ -225,14 +224,14 @@ class Level:
         self._wait_to_know(flow, stage)
 
     def make_ready(self, flow: Flow, stage: Stage) -> None:
-        """The flow only brings the stage its input: it runs when the stage does, and no user code runs in it."""
+        """Prepare a flow that only reads the stage's input. It runs when the stage does, and runs no user code."""
         policy = self.planner.policy(stage if isinstance(stage, Settings) else Settings())
         flow.policy = msgspec.structs.replace(policy, gang=0, idempotent=True)
         flow.when, flow.after = stage.when or "", {*self.planner.order(stage)}
         self._wait_to_know(flow, stage)
 
     def _wait_to_know(self, flow: Flow, stage: Stage) -> None:
-        """The flow is skipped where the stage is, though it may read nothing of what is the reason."""
+        """Skip the flow whenever the stage is skipped, although it may not read the data that causes this."""
         for reference in self._skipping(stage):
             flow.data |= (self._shuffled(reference) or self.reference(reference, reference.split(".")[0])).nodes
 
@@ -243,7 +242,7 @@ class Level:
         flow.after.discard(stage)
 
     def reference(self, reference: str, user: str) -> Dataset:
-        """The materialised dataset behind a bare reference (`inputs.x` excepted)."""
+        """The materialised dataset of a bare reference, except `inputs.x`."""
         head, *rest = reference.split(".")
         if head == "state":
             single = self.planner.is_single(reference, user)
@@ -259,7 +258,7 @@ class Level:
         return level.dataset(head)
 
     def dataset(self, name: str) -> Dataset:
-        """The data of a stage of this level, partition by partition; made a segment now if it was still open."""
+        """The data of a stage in this level, partition by partition. An open flow is made a segment now."""
         flow = self._open.pop(name, None)
         if flow is not None:
             flow.quorum = self._quorum.get(name, 100.0)
@@ -274,7 +273,7 @@ class Level:
         return self._datasets[name]
 
     def gather(self, name: str, stage: ShuffleStage) -> None:
-        """Bring a shuffle's partitions together once: it is written out, kept, or read whole."""
+        """Read a shuffle's partitions once, to write them out, keep them, or read them whole."""
         flow = self.read(name, name)
         flow.policy, flow.when, flow.stages = self.planner.policy(stage), stage.when or "", [name]
         flow.quorum = self._quorum.get(name, 100.0)
@@ -288,7 +287,7 @@ class Level:
         return Discard() if flow.output else Keep()
 
     def collect(self, reference: Reference, name: str, stage: WorkStage) -> Flow:
-        """A flow of one partition that has all of the input; `name` is in need of nothing else yet."""
+        """A flow of one partition that reads the whole input. `require` has not been called for it yet."""
         if isinstance(reference, str) and not reference.startswith("inputs."):
             dataset = self.reference(reference, name)
         else:
@@ -300,7 +299,7 @@ class Level:
         return self.all_of(dataset)
 
     def all_of(self, dataset: Dataset) -> Flow:
-        """A flow of one partition that has all partitions of a dataset."""
+        """A flow of one partition that reads all partitions of a dataset."""
         return Flow(AllFeed(dataset.ref), 1, dataset.estimate, data=set(dataset.nodes))
 
     def add(self, flow: Flow, node_id: str, tail: Tail | None = None, form: Form = "plain") -> Dataset:
@@ -308,7 +307,7 @@ class Level:
         self.nodes.append(flow.segment(node_id, self.planner.site, tail))
         return Dataset(NodeData((node_id,), form), flow.partitions, flow.estimate, frozenset({node_id}))
 
-    # -- shuffles seen through barriers
+    # -- shuffles behind barriers
 
     def shuffle_of(self, reference: Reference) -> tuple[str, ShuffleStage] | None:
         return grouped_by(self.planner.document, reference, self.path[1::2])
@@ -326,7 +325,7 @@ class Level:
     def _why_apart(
         self, producer: str | None, name: str, stage: WorkStage, policy: Policy, tolerance: Tolerance | None
     ) -> str:
-        """Why the stage does not run in its producer's tasks; empty: it does."""
+        """The reason why the stage does not run in its producer's tasks. Empty: it does."""
         if producer not in self._open:
             return self._why_closed(producer)
         flow = self._open[producer]
@@ -343,8 +342,9 @@ class Level:
         return why_not_fused(flow, policy, tolerance)
 
     def _before(self, needs: Iterable[str], name: str) -> set[str]:
-        """The stages of this level that are over before one that needs these can begin, but for `name` itself: they,
-        what they need, and what runs in the same tasks as one of those.
+        """The stages of this level that must be over before a stage with these needs can begin, except `name` itself.
+
+        They are the needs, the needs of those, and the stages that run in the same tasks as one of them.
         """
         found, todo = set[str](), {*needs}
         while todo:
@@ -354,7 +354,7 @@ class Level:
         return found
 
     def _skipping(self, stage: Stage) -> list[str]:
-        """References, beside that of an only input, because of which it may be skipped."""
+        """References besides a single input that may cause the stage to be skipped."""
         return [one for one in beside_one_input(stage) if stage_name(one) in self.conditional]
 
     def _why_closed(self, producer: str | None) -> str:
@@ -367,6 +367,6 @@ class Level:
 
 
 def _settled(node: Node, makers: Mapping[str, set[str]]) -> Node:
-    """Stage ids in `after` become node ids, now that all nodes are known. `makers`: stage -> its nodes."""
+    """Replaces stage ids in `after` by node ids, once all nodes are known. `makers`: stage -> its nodes."""
     nodes = set[str]().union(*(makers.get(stage, ()) for stage in node.after))
     return msgspec.structs.replace(node, after=tuple(sorted(nodes - {node.id} - set(node.data))))

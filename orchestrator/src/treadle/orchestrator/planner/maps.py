@@ -1,4 +1,4 @@
-"""Map stages: one operation on the flow of their input, re-cut first when `batch` says so."""
+"""Map stages: one operation on the flow of their input, which is cut again first if `batch` requires it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .sources import batched
 
 
 def call(function: str, arguments: dict[str, Any]) -> Call:
-    """Arguments keep their templates; they are resolved when the segment starts."""
+    """A call whose arguments keep their templates. They are resolved when the segment starts."""
     args: dict[str, Arg] = {name: Value(value) for name, value in arguments.items()}
     return Call(function, args)
 
@@ -61,7 +61,7 @@ def _tolerance(level: Level, stage: MapStage) -> Tolerance | None:
 
 
 def _keep_unparsable(flow: Flow, stage: MapStage) -> None:
-    """Lines that cannot be parsed are records that failed, where a tolerant map reads files itself."""
+    """If a tolerant map reads files itself, lines that cannot be parsed count as failed records."""
     if stage.tolerated_failures is not None and isinstance(flow.feed, FilesFeed) and not flow.ops:
         kept = (replace(split, options=replace(split.options, tolerate=True)) for split in flow.feed.splits)
         flow.feed = FilesFeed(tuple(kept))
@@ -84,7 +84,7 @@ def _batched(level: Level, name: str, stage: MapStage) -> Flow:
 
 
 def _to_cut(level: Level, name: str, stage: MapStage) -> Flow:
-    """The flow whose result is re-cut: the producer's own while it is still open."""
+    """The flow to cut again: the producer's own while it is open, otherwise a new one."""
     producer = stage_name(stage.input) if isinstance(stage.input, str) else None
     flow = level.take_open(producer)
     if flow is None:

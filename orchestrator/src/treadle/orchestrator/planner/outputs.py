@@ -1,4 +1,4 @@
-"""Outputs: the files that a stage leaves for people."""
+"""Outputs: the files of a stage."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .planner import Planner
 
 
 def output_of(output: Output, planner: Planner) -> OutputSpec | None:
-    """Where its files go, and how they are written; None where there is no place and none is needed."""
+    """The place and the format of the files. None: the place is missing, and is not needed."""
     uri = planner.location(output.uri)
     options = WriteOptions(output.format, tuple((output.columns or {}).items()), output.header, output.delimiter)
     return OutputSpec(PartOutput(uri, options), output.if_exists) if uri else None
 
 
 def writer_of(name: str, flow: Flow, dataset: Dataset, written: OutputSpec) -> Flow:
-    """A flow that writes the output of a stage whose data is kept for later runs."""
+    """A flow that writes the output of a cached stage."""
     assert flow.policy is not None
     policy = msgspec.structs.replace(flow.policy, cache=None, gang=0, durability="")
     writer = Flow(NarrowFeed(dataset.ref), dataset.partitions, dataset.estimate, [], [name], set(dataset.nodes))

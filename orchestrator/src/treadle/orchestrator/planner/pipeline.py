@@ -15,21 +15,21 @@ from .transport import Edge, Site, choose_place
 
 @dataclass
 class Dataset:
-    """What a stage made, physically, and what must be known to read it."""
+    """The data of a stage, with the facts that its readers need."""
 
     ref: DataRef
     partitions: int
     """0: known only at run time."""
     estimate: int
     nodes: frozenset[str]
-    """Nodes to wait for; when one of them is skipped, so are the readers."""
+    """Nodes to wait for. If one of them is skipped, the readers are skipped too."""
     limit: int = 0
-    """Of a broadcast without a task of its own, in bytes."""
+    """The limit of a broadcast without a task of its own, in bytes."""
 
 
 @dataclass
 class Flow:
-    """Feed and operations so far. Becomes a Segment by `segment`, once."""
+    """A feed with the operations so far. Call `segment` once to make it a Segment."""
 
     feed: Feed
     partitions: int
@@ -38,7 +38,7 @@ class Flow:
     stages: list[str] = field(default_factory=list)
     data: set[str] = field(default_factory=set)
     after: set[str] = field(default_factory=set)
-    """Stage ids; turned into node ids at the end."""
+    """Stage ids, replaced by node ids at the end."""
     when: str = ""
     paths: set[str] = field(default_factory=set)
     broadcasts: dict[str, Shipped] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Flow:
     output: OutputSpec | None = None
     quorum: float = 100.0
     kept: bool = False
-    """Nothing in the workflow reads it: it is there for people, after the run too."""
+    """True: nothing in the workflow reads the data, but the user may, even after the run."""
     reasons: list[str] = field(default_factory=list)
 
     def segment(self, node_id: str, site: Site, tail: Tail | None = None) -> Segment:
@@ -85,7 +85,7 @@ class Flow:
 
 
 _OF_BLOCKS = {"exchange", "durability"}
-"""Settings of what a segment leaves: the last stage's count, since the others leave nothing."""
+"""Settings of a segment's output. The last stage's settings count, since the others have no output."""
 KEYS = {
     "maximum_attempts": "retry",
     "initial_interval": "retry",
@@ -96,11 +96,11 @@ KEYS = {
     "memory_max": "memory",
     "max_concurrency": "maxConcurrency",
 }
-"""Fields of a Policy by the keys of a document; the others are called the same there."""
+"""Fields of a Policy -> keys of a document. Other fields have the key's name."""
 
 
 def why_not_fused(flow: Flow, policy: Policy, tolerance: Tolerance | None) -> str:
-    """The reason a stage may not join the flow; empty: it may."""
+    """The reason why a stage may not join the flow. Empty: it may."""
     first = flow.policy
     if policy.gang or (first is not None and first.gang):
         return "a gang has tasks of its own"
@@ -113,10 +113,10 @@ def why_not_fused(flow: Flow, policy: Policy, tolerance: Tolerance | None) -> st
 
 
 def _different(one: Policy, other: Policy) -> list[str]:
-    """Keys of a document by which the policies differ."""
+    """Keys of a document in which the policies differ."""
     mine, theirs = msgspec.to_builtins(one), msgspec.to_builtins(other)
     fields = [name for name in mine if mine[name] != theirs[name] and name not in _OF_BLOCKS]
-    if "idempotent" in fields:  # which is why there is one attempt only
+    if "idempotent" in fields:  # it implies the single attempt
         fields = [name for name in fields if name != "maximum_attempts"]
     return list(dict.fromkeys(KEYS.get(name, name) for name in fields))
 
@@ -126,7 +126,7 @@ def _limits(tolerance: Tolerance | None) -> tuple[float, float]:
 
 
 def by_of(stage: ShuffleStage) -> By:
-    """How its records say where they go."""
+    """The key of a shuffle's records."""
     if isinstance(stage.by, list):
         return By(columns=tuple(stage.by))
     return By(first=True) if stage.by == "key" else By(function=stage.by)

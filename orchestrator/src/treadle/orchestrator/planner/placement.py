@@ -1,4 +1,4 @@
-"""Where stages run: what an executor cannot do is refused, and blocks go where all who read them reach them."""
+"""Placement: refuses stages that an executor cannot run, and puts blocks where all readers can reach them."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ from .transport import SEALED, Site, crowding
 
 
 class Refused(UsageError):
-    """An executor cannot do what a stage asks for: its author must change the stage, or choose another executor."""
+    """An executor cannot meet a stage's requirements. The author must change the stage or choose another executor."""
 
     def __init__(self, message: str, hint: str, *paths: tuple[str, ...]) -> None:
         super().__init__(message, hint)
         self.paths = paths
-        """Where in the document the reason stands: the first of these that the document has."""
+        """Paths to the cause in the document. The first one that the document has counts."""
 
 
 # -- one stage ----------
 
 
 def check_place(site: Site, policy: Policy, own: tuple[str, ...]) -> None:
-    """Refuse what the executor of the stage at `own` in the document cannot do. Raises Refused."""
+    """Raises Refused if the executor of the stage cannot meet its settings. `own`: the path of the stage in the
+    document."""
     can = site.executors.get(policy.executor)
     name = own[-1]
 
@@ -55,14 +56,14 @@ def check_place(site: Site, policy: Policy, own: tuple[str, ...]) -> None:
 
 
 def within(policy: Policy, can: Capabilities | None) -> Policy:
-    """Memory grows up to what there is."""
+    """The policy with its maximum of memory limited by the executor."""
     if can is None or not 0 < can.memory_limit < policy.memory_max:
         return policy
     return msgspec.structs.replace(policy, memory_max=max(policy.memory_start, can.memory_limit))
 
 
 def check_code(executors: Mapping[str, Capabilities], bundle: bytes) -> None:
-    """Refuse a run's code that does not fit into the temporary folder of an executor it uses. Raises UsageError."""
+    """Raises UsageError if a run's code does not fit into the temporary folder of an executor that it uses."""
     bounds = {name: can.temporary for name, can in executors.items() if can.temporary}
     if not bundle or not bounds:
         return
@@ -80,11 +81,13 @@ def check_code(executors: Mapping[str, Capabilities], bundle: bytes) -> None:
 
 
 def settle(graph: Graph, site: Site, around: frozenset[str] = frozenset(), held: Set[str] = frozenset()) -> Graph:
-    """The graph, its blocks in the store where an executor reads them that does not share the host's memory, and with
-    functions that stay where that is better.
+    """The graph with its blocks and executors decided.
 
-    `around`: executors that may read any of its data, since it is the body of a loop; `held`: what members hold of what
-    is around it. Raises Refused.
+    Blocks go to the store if an executor reads them that does not share the host's memory. Resident functions replace
+    calls where that is better.
+
+    `around`: for the body of a loop, the executors that may read any of its data. `held`: the outer nodes whose blocks
+    stay with members. Raises Refused.
     """
     reads: dict[str, set[str]] = defaultdict(set)
     for node in reversed(graph.nodes):
@@ -101,14 +104,14 @@ def settle(graph: Graph, site: Site, around: frozenset[str] = frozenset(), held:
 
 
 def crowded(graph: Graph, site: Site) -> Graph:
-    """The graph; where the blocks of all stages are more than shared memory holds, they say so."""
+    """The graph, with a note at each segment in shared memory if the blocks of all stages exceed it."""
     here = [node for node in graph.walk() if isinstance(node, Segment) and _is_in_memory(node, site)]
     words = crowding(sum(segment.estimate for segment in here), site)
     return _told(graph, {segment.id for segment in here}, words) if words else graph
 
 
 def _is_in_memory(segment: Segment, site: Site) -> bool:
-    """Its blocks go to this host's memory, and stay there until the run is over."""
+    """Whether the segment's blocks go to this host's memory and stay there until the run is over."""
     shared = segment.put == "host" and site.executors[segment.policy.executor].shares_host
     return shared and not isinstance(segment.tail, Discard)
 
@@ -125,7 +128,7 @@ def _told(graph: Graph, names: Collection[str], words: str) -> Graph:
 
 
 def _holds(node: Node, held: Set[str]) -> bool:
-    """Its blocks stay with members; of a loop some may, whose last state can be what it began with."""
+    """Whether the node's blocks stay with members. A loop's may, since its last state can be its first."""
     if isinstance(node, Loop):
         return not held.isdisjoint(node.data) or any(_holds(inner, held) for inner in node.body.nodes)
     return isinstance(node, Segment) and node.put == "host" and node.policy.executor.endswith(MEMBERS)
@@ -145,7 +148,7 @@ def _executors(node: Node) -> frozenset[str]:
 
 
 def _readers(node: Node, site: Site) -> frozenset[str]:
-    """Who reads what a node reads; functions that may stay go by the name of those."""
+    """The executors that read the node's input. For functions that may be resident, the name of the resident ones."""
     if isinstance(node, Loop):
         return frozenset(name for inner in node.body.nodes for name in _readers(inner, site))
     return frozenset({residency.reader(node, site)}) if isinstance(node, Segment) else frozenset()
@@ -175,7 +178,7 @@ def _stays_or_calls(segment: Segment, readers: frozenset[str], held: Set[str], s
         hint = (
             "Give its table `members` with a coordinator that functions reach (docs/members.md), or leave `exchange`."
         )
-        last = segment.stages[-1] if segment.stages else _first(segment)  # whose blocks they are
+        last = segment.stages[-1] if segment.stages else _first(segment)  # the stage whose blocks they are
         raise _at(segment, "exchange", f"{last}: exchange: direct cannot be: {found.refused}", hint, last)
     return found.segment
 
@@ -199,7 +202,7 @@ def _refusals(segment: Segment, can: Capabilities, site: Site) -> Iterator[Refus
 
 
 def _missing_libraries(segment: Segment, can: Capabilities) -> Iterator[Refused]:
-    """What the package of a function was not deployed with."""
+    """Refusals for libraries that the package of a function lacks."""
     stage, where, feed = _first(segment), segment.policy.executor, segment.feed
     again = f"Write it into the table `deploy` of {where}, and deploy again."
     if "confluent_kafka" in can.lacks and isinstance(feed, EventsFeed) and not feed.split.copied:

@@ -1,4 +1,4 @@
-"""What every level of the graph shares while a spec is planned."""
+"""The state that all levels of the graph share during planning."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from .sources import Sources
 from .transport import Site
 
 PlanChild = Callable[[str, WorkflowStage], Plan]
-"""(stage, what it is) -> the plan of the workflow that it runs, as it would be now. Raises UsageError."""
+"""(stage name, stage) -> the plan that the stage's workflow would have now. Raises UsageError."""
 
 
 class Planner:
-    """What every level of the graph shares."""
+    """The state that all levels of the graph share."""
 
     def __init__(
         self, spec: Spec, sources: Sources, functions: Decorators, site: Site, base: Path, plan_child: PlanChild
@@ -44,34 +44,34 @@ class Planner:
         self._outermost = {id(stage) for stage in spec.stages.values()}
 
     def policy(self, stage: Settings) -> Policy:
-        """Of a stage, or of a segment that is no stage's own."""
+        """The policy of a stage, or of a segment that belongs to no stage."""
         decorated = decorated_settings(stage, self.functions)
         policy = policy_of(stage, self.spec.defaults, decorated, self.sources.count, self.site.default)
         policy = msgspec.structs.replace(policy, cache=self.kept(stage))
-        if policy.cache is not None and id(stage) in self._outermost:  # another run finds it in the store only
+        if policy.cache is not None and id(stage) in self._outermost:  # another run finds the result in the store only
             policy = msgspec.structs.replace(policy, durability=policy.durability or "segment")
         return within(policy, self.site.executors.get(policy.executor))
 
     def kept(self, stage: Stage | Settings) -> Kept | None:
-        """How its result is kept for later runs; of a stage inside a loop, that of the loop."""
+        """The cache settings of the stage's result. A stage inside a loop has those of the loop."""
         return self._kept.get(id(stage))
 
     def is_single(self, given: object, user: str) -> bool:
-        """Whether what stage `user` reads is one record."""
+        """Whether the input of stage `user` is a single record."""
         return isinstance(given, str) and is_single(self.document, given, self.document.nodes[user].loops)
 
     def location(self, uri: str) -> str:
-        """The absolute URI of a place to write to; empty where it is missing and may be."""
+        """The absolute URI of an output place. Empty: it has no value, and needs none."""
         return self.sources.if_there(lambda: absolute_uri(self.sources.text(uri), self.base), "")
 
     def order(self, stage: Stage) -> set[str]:
-        """As `order_stages`, worked out once: a shuffle of many inputs asks for each of them."""
+        """`order_stages`, computed once, since a shuffle of many inputs needs it for each of them."""
         if id(stage) not in self._order:
             self._order[id(stage)] = order_stages(stage)
         return self._order[id(stage)]
 
     def paths(self, stage: Stage) -> set[str]:
-        """The dotted paths of `expression_paths`, worked out once."""
+        """The dotted paths of `expression_paths`, computed once."""
         if id(stage) not in self._paths:
             self._paths[id(stage)] = nested_paths(expression_paths(stage))
         return self._paths[id(stage)]

@@ -1,5 +1,6 @@
-"""How often data is read (what several tasks read, or read again, is there twice and not left open for one reader), and
-what a stage reads beside one input.
+"""How often data is read, and the inputs of a stage besides its data.
+
+Data that several tasks read, or that is read again, counts twice, so its flow is not left open for a single reader.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from treadle.dsl.model import LoopStage, Stage
 
 
 def reads(stage: Stage) -> list[str]:
-    """Every reference through which a stage reads data, those of a loop's inner stages too."""
+    """Every reference through which a stage reads data, including a loop's inner stages."""
     once = [reference for path, reference in references_of(stage) if path[0] != "partitioner"]
     again = beside_input(stage)
     if isinstance(stage, LoopStage):
@@ -21,20 +22,20 @@ def reads(stage: Stage) -> list[str]:
 
 
 def beside_input(stage: Stage) -> list[str]:
-    """Stages whose data it reads as values: broadcasts in `with`, and of boundaries."""
+    """Stages whose data is read as values: broadcasts in `with`, and broadcasts of boundaries."""
     named = [reference for path, reference in references_of(stage) if path[0] == "partitioner"]
     return sorted({*named, *(path[1] for path in broadcast_paths(stage))})
 
 
 def beside_one_input(stage: Stage) -> list[str]:
-    """All that a stage reads beside what a task of it does: its other inputs, and values. They too must be there."""
+    """All inputs of a stage besides the input of one task: its other inputs, and values. They must exist too."""
     inputs = [one for _, one in inputs_of(stage)]
     named = [one for one in inputs if isinstance(one, str)] if len(inputs) > 1 else []
     return [*named, *beside_input(stage)]
 
 
 def skipped_where(stages: StageMap, judge: Callable[[str], bool]) -> set[str]:
-    """Stages whose condition is one of those, and stages that read their data."""
+    """Stages whose condition satisfies `judge`, and stages that read their data."""
     found: set[str] = set()
     for name in topological(stages):
         stage = stages[name]
@@ -45,5 +46,5 @@ def skipped_where(stages: StageMap, judge: Callable[[str], bool]) -> set[str]:
 
 
 def kept_references(loop: LoopStage) -> list[str]:
-    """What `next` refers to: the next iteration reads it again."""
+    """The references of `next`, twice each, since the next iteration reads them again."""
     return [reference for _, reference in next_references(loop) for _ in range(2)]

@@ -1,7 +1,7 @@
-"""A call for each task, or functions that stay: chosen for each segment, with a reason. Pure.
+"""The choice between a call for each task and resident functions, for each segment, with a reason. Pure.
 
-Functions that stay hold their blocks and serve them to each other, so that nothing goes through the store between
-them. What they hold only they can read, so it stays with them only if nobody else wants it.
+Resident functions hold their blocks and serve them to each other, so the blocks do not pass through the store. Only
+resident functions can read such blocks, so a segment's blocks stay with them only if they have no other reader.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from ..plan.plan import Segment, StateData
 from .transport import Site
 
 STATE = "state"
-"""Stands for the states of a loop among the nodes whose blocks stay with members: inside of it they may."""
+"""Represents a loop's states among the nodes whose blocks stay with members, since a state's blocks may."""
 _SHARE = 2
-"""Blocks may fill this part of the members' temporary folders."""
+"""Blocks may fill the n-th part of the members' temporary folders."""
 
 
 class Choice(NamedTuple):
-    """What was chosen, or (`refused`) why what was asked for cannot be."""
+    """The chosen segment, or (`refused`) the reason why the requested exchange is impossible."""
 
     segment: Segment
     refused: str = ""
 
 
 def choose(segment: Segment, readers: frozenset[str], held: Set[str], site: Site) -> Choice:
-    """`readers`: executors that read its blocks (see `reader`); `held`: nodes whose blocks stay with members."""
+    """`readers`: executors that read its blocks (see `reader`). `held`: nodes whose blocks stay with members."""
     name = segment.policy.executor
     plain, can = site.executors[name], site.executors.get(name + MEMBERS)
     wanted = bool(readers) and not isinstance(segment.tail, Discard)
@@ -51,7 +51,7 @@ def choose(segment: Segment, readers: frozenset[str], held: Set[str], site: Site
 
 
 def reader(segment: Segment, site: Site) -> str:
-    """The executor that reads for the segment: functions that stay, where it may run on them."""
+    """The executor that reads for the segment: the resident functions, if the segment may run on them."""
     stay = segment.policy.executor + MEMBERS
     can = site.executors.get(stay)
     return segment.policy.executor if can is None or _why_not_at_all(segment, can) else stay
@@ -91,7 +91,7 @@ def _why_staying(segment: Segment, held: Set[str], can: Capabilities) -> str:
 
 
 def _states(segment: Segment) -> list[str]:
-    """STATE, where it reads one of the loop around it."""
+    """[STATE] if the segment reads a state of the loop around it, otherwise empty."""
     read = [getattr(segment.feed, "data", None), *(shipped.data for shipped in segment.broadcasts.values())]
     return [STATE for ref in read if isinstance(ref, StateData)]
 
@@ -114,7 +114,7 @@ def _calling(segment: Segment, obstacle: str, can: Capabilities) -> Segment:
 
 
 def _because(segment: Segment, reason: str) -> Segment:
-    """Before the one about its blocks, which is the last."""
+    """The segment with the reason inserted before the last one, which is about its blocks."""
     return msgspec.structs.replace(segment, reasons=(*segment.reasons[:-1], reason, *segment.reasons[-1:]))
 
 

@@ -10,20 +10,20 @@ from treadle.dsl.model import Memory, Retry, Settings
 from ..plan.plan import Policy
 
 Count = Callable[[Any], int]
-"""Gives the number behind a literal or a template."""
+"""Returns the number of a literal or a template."""
 Decorators = Mapping[str, Mapping[str, Any]]
-"""Function reference -> what is known of the function (FunctionInfo as a dict)."""
+"""Function reference -> the known facts of the function (FunctionInfo as a dict)."""
 
 
 def decorated_settings(stage: Settings, functions: Decorators) -> Settings:
-    """What `@task` of the stage's function set."""
+    """The settings in `@task` of the stage's function."""
     uses = getattr(stage, "uses", None) or getattr(stage, "combine", None) or ""
     known = functions.get(uses, {}).get("settings", {})
     return Settings.model_validate({key: value for key, value in known.items() if key in Settings.model_fields})
 
 
 def policy_of(stage: Settings, defaults: Settings, decorated: Settings, count: Count, executor: str) -> Policy:
-    """The policy of a stage; `executor` is the one that counts where nobody names one."""
+    """The policy of a stage. `executor`: the default if neither stage, `defaults` nor decorator names an executor."""
 
     def find(name: str) -> Any:
         candidates = (getattr(source, name) for source in (stage, defaults, decorated))

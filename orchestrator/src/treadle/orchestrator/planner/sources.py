@@ -1,4 +1,4 @@
-"""Feeds from what the outside gives: files, literal items, ranges."""
+"""Feeds from sources outside the workflow: files, literal items, ranges, events."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from ..plan.plan import EventsFeed, Feed, FilesFeed, ItemsFeed, RangeFeed
 
 EVENTS_EACH = 5_000
 EVENT_BYTES_EACH = 8 * 2**20
-"""Records, and bytes of them, that one partition of a range of events has, unless `batch` says less."""
+"""Maximum of records and of their bytes in one partition of a range of events. `batch` may lower it."""
 
 
 MOST_PARTITIONS = 1_000_000
-"""That a stage may be cut into: the driver holds each in memory, and records it."""
+"""Maximum of partitions in a stage, since the driver holds each in memory and records it."""
 
 T = TypeVar("T")
 
@@ -36,16 +36,17 @@ class Sources:
     """Resolves sources once: globs to a listing, templates to values."""
 
     excuse: tuple[str, ...] = ()
-    """Why nothing need be there for what is planned now; empty: it must."""
+    """Reasons why the sources of the current stage need not exist. Empty: they must."""
 
     def __init__(self, env: Mapping[str, Any], base: Path, assumed_bytes: int = 0) -> None:
-        """`assumed_bytes`: what each source of files is taken to have, without a look; 0: files are listed."""
+        """`assumed_bytes`: the assumed size of each source of files, which are then not listed. 0: files are listed."""
         self._env, self._base, self._assumed_bytes = env, base, assumed_bytes
         self._listings: dict[str, list[FileInfo]] = {}
 
     @contextmanager
     def excusing(self, *reasons: str) -> Iterator[None]:
-        """Meanwhile numbers, lists and files may be missing, if there is a reason, or was one before."""
+        """Within this context numbers, lists and files may be missing, if there is a reason now or from an outer
+        context."""
         before, self.excuse = self.excuse, self.excuse or reasons
         try:
             yield
@@ -53,7 +54,7 @@ class Sources:
             self.excuse = before
 
     def if_there(self, find: Callable[[], T], instead: T) -> T:
-        """What it finds, or `instead` of what is missing and may be. Raises UsageError."""
+        """The result of `find`, or `instead` for a missing value that may be missing. Raises UsageError."""
         try:
             return find()
         except UsageError:
@@ -62,7 +63,7 @@ class Sources:
             return instead
 
     def count(self, value: int | str, least: int = 1) -> int:
-        """A number, or the number that a template gives. Raises UsageError for one below `least`."""
+        """The number of a literal or a template. Raises UsageError for a number below `least`."""
         return self.if_there(lambda: self._count(value, least), least)
 
     def _count(self, value: int | str, least: int) -> int:
@@ -76,18 +77,18 @@ class Sources:
         return found
 
     def partitions(self, value: int | str) -> int:
-        """As `count`, of partitions. Raises UsageError for more than can be driven."""
+        """Like `count`, for partitions. Raises UsageError for more than MOST_PARTITIONS."""
         return self.if_there(lambda: few_enough(self._count(value, 1)), 1)
 
     def text(self, value: str) -> str:
-        """A text with its templates filled in. Raises UsageError when it comes to nothing, or to null."""
+        """The text with its templates rendered. Raises UsageError when the result is empty or null."""
         found = self._worth(value)
         if not isinstance(found, str) or not found:
             raise UsageError(f"{value} gives {found!r}, and a text is needed here", "Give the input a value.")
         return found
 
     def _worth(self, value: int | str) -> Any:
-        """What a template is worth. Raises UsageError, which names the inputs that have no value."""
+        """The value of a template. Raises UsageError, which names the inputs without a value."""
         try:
             return render(value, self._env)
         except ExpressionError as error:
@@ -96,13 +97,13 @@ class Sources:
             raise UsageError(f"{value}: {error.message}", f"Give it: {missing}" if missing else error.hint) from error
 
     def is_false(self, condition: str) -> bool:
-        """Whether a condition is false already, by inputs and run alone."""
+        """Whether inputs and run alone make the condition false."""
         expression = parse(condition)
         if not {path[0] for path in paths(expression)} <= self._env.keys():
             return False
         try:
             return evaluate(expression, self._env) is False
-        except ExpressionError:  # the run will say so
+        except ExpressionError:  # the run will report the error
             return False
 
     def gives_events(self, name: str) -> bool:
@@ -153,7 +154,7 @@ class Sources:
         return FilesFeed(splits), len(splits), sum(info.size for info in self._listings[uri])
 
     def _assumed(self, source: Source, uri: str) -> tuple[Feed, int, int]:
-        """Splits as long as they may be, of one file that nobody has."""
+        """The longest permitted splits of a file that does not exist."""
         info = FileInfo(uri, self._assumed_bytes, "assumed")
         options = self._options(source, info)
         step = source.split // (options.record_bytes or 1) * (options.record_bytes or 1) or options.record_bytes
@@ -170,7 +171,8 @@ class Sources:
 
 
 def events_feed(kafka: Offsets) -> tuple[Feed, int, int]:
-    """(feed, partitions, estimated bytes) of a range. A partition costs a consumer of its own, so they are few."""
+    """(feed, partitions, estimated bytes) of a range of events. Partitions are few, since each needs its own
+    consumer."""
     fields = kafka.model_dump(exclude={"size"})
     split = EventSplit(**{**fields, "runs": tuple(kafka.runs)})
     total = offset_ranges.count(kafka.runs)
@@ -179,7 +181,7 @@ def events_feed(kafka: Offsets) -> tuple[Feed, int, int]:
 
 
 def batched(feed: Feed, batch: Batch, count: Callable[[int | str], int]) -> tuple[Feed, int] | None:
-    """The feed re-cut at plan time, with its partitions; None when the data must be seen first."""
+    """(the feed cut again at plan time, its partitions). None: the cut depends on the data."""
     if batch.max_bytes is not None or batch.max_items is None:
         return None
     longest = count(batch.max_items)
@@ -196,7 +198,7 @@ def batched(feed: Feed, batch: Batch, count: Callable[[int | str], int]) -> tupl
 
 
 def few_enough(partitions: int) -> int:
-    """The number itself. Raises UsageError beyond MOST_PARTITIONS."""
+    """Returns the number. Raises UsageError beyond MOST_PARTITIONS."""
     if partitions > MOST_PARTITIONS:
         text = f"{partitions:,} partitions of one stage are too many: there may be {MOST_PARTITIONS:,}"
         raise UsageError(text, "Give fewer `partitions`, or a larger `batch`: each may hold any number of records.")
@@ -204,7 +206,7 @@ def few_enough(partitions: int) -> int:
 
 
 def cut_runs(runs: Sequence[tuple[int, int]], longest: int) -> list[tuple[int, int]]:
-    """Each run cut into runs of at most `longest`; an empty run stays; 0: as they are."""
+    """Cut each run into runs of at most `longest`. An empty run stays. 0: no cut."""
     if not longest:
         return list(runs)
     return [

@@ -1,7 +1,7 @@
-"""Workflows that run as children: a node, and what the child's plan would be if it started now.
+"""Workflows that run as children: the node, and the plan that the child would have now.
 
-A child is planned when it starts, since what it reads may be made by its parent. Where its inputs are known before, it
-is planned with its parent too: so that people see it, and a run that could never succeed is refused early.
+A child is planned when it starts, since its parent may make its inputs. If its inputs are known earlier, it is also
+planned with its parent, so that the plan shows it and an impossible run is refused early.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from .placement import Refused
 
 
 def inner(stage: WorkflowStage) -> Spec:
-    """The workflow that the stage runs, which stands in a run's spec in place of its file."""
+    """The workflow that the stage runs. A run's spec holds it in place of its file."""
     if isinstance(stage.uses, str):
         raise InternalError(f"{stage.uses} was not read before the run was planned")
     return stage.uses
 
 
 def check_named(spec: Spec, executors: Collection[str], path: tuple[str, ...] = ()) -> None:
-    """Refuse executors that there are not, those that children name too. `path` leads to the document. Raises Refused.
+    """Raises Refused for executors that do not exist, also in child workflows. `path`: the path to the document.
 
-    What else an executor may refuse depends on the inputs.
+    The executors' other limits depend on the inputs.
     """
     named = [
         (getattr(stage, "executor", None), ("stages", name, "executor")) for name, stage in all_stages(spec.stages)
@@ -61,7 +61,7 @@ def child_node(level: Level, name: str, stage: WorkflowStage) -> Child:
 
 
 def _early(level: Level, name: str, stage: WorkflowStage) -> tuple[Graph | None, str]:
-    """The child's level, where it can be known and is of use, and when it is planned. Raises Refused, UsageError."""
+    """(the child's graph if it can be planned now, the reason). Raises Refused, UsageError."""
     if reason := _why_not_early(level, stage):
         check_named(inner(stage), level.planner.site.executors, ("stages", name, "uses"))
         return None, reason
@@ -80,7 +80,7 @@ def _early(level: Level, name: str, stage: WorkflowStage) -> tuple[Graph | None,
 
 
 def _why_not_early(level: Level, stage: WorkflowStage) -> str:
-    """Empty: its inputs are known, and it may run."""
+    """The reason not to plan the child now. Empty: its inputs are known, and it may run."""
     if level.planner.sources.excuse:
         return "which is skipped with these inputs"
     if any(path[0] == "stages" for path in template_paths(stage.with_)):

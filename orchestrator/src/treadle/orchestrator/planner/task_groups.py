@@ -1,4 +1,4 @@
-"""Which segments run in task groups: those that several drivers share, or that one activity should not drive. Pure."""
+"""The segments that run in task groups: several drivers can share them, or one activity should not drive them. Pure."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from ..scheduler.task_groups import count_of
 from .transport import Site
 
 GROUP_TASKS = 5_000
-"""Most partitions of a task group: what one activity drives."""
+"""Maximum of partitions in a task group, which one activity drives."""
 _SHARES = 4
-"""Groups for each driver that is there, at most: one that is slower, or comes later, takes fewer."""
+"""Maximum of groups for each driver. A driver that is slower, or comes later, takes fewer."""
 
 
 def in_groups(graph: Graph, site: Site) -> Graph:
-    """The graph, its segments cut into groups of at most GROUP_TASKS partitions, or the reason why not.
+    """The graph with its segments cut into groups of at most GROUP_TASKS partitions, or with the reason against it.
 
-    Where there are several drivers, groups are smaller, so that each has its share of a segment. Segments inside of a
-    loop are not cut: the loop is one activity.
+    With several drivers the groups are smaller, so that each driver gets a share of a segment. Segments inside a loop
+    are not cut, since the loop is one activity.
     """
     return msgspec.structs.replace(graph, nodes=tuple(_grouped(node, site) for node in graph.nodes))
 
@@ -39,7 +39,7 @@ def _grouped(node: Node, site: Site) -> Node:
 
 
 def _told(segment: Segment, site: Site) -> Segment:
-    """Says so where a run might cut it and this plan cannot know."""
+    """Note that a run may cut the segment, if this plan cannot know it."""
     can = site.executors[segment.policy.executor]
     if site.drivers or not can.shares_host or segment.partitions <= can.slots:
         return segment
@@ -48,9 +48,9 @@ def _told(segment: Segment, site: Site) -> Segment:
 
 
 def _size(segment: Segment, site: Site) -> int:
-    """Most partitions of a group: what fills a driver's slots, or more.
+    """Maximum of partitions in a group: enough for a driver's slots, or more.
 
-    Functions are called alike from any driver, and need no second one.
+    Every driver calls functions alike, so their segments need no second driver.
     """
     can = site.executors[segment.policy.executor]
     if site.drivers < 2 or not segment.partitions or not can.shares_host:
@@ -59,7 +59,7 @@ def _size(segment: Segment, site: Site) -> int:
 
 
 def _why_one(segment: Segment) -> str:
-    """Empty: its groups need nothing of each other."""
+    """The reason for a single group. Empty: the groups are independent."""
     if segment.policy.gang:
         return "a gang runs together"
     return f"{segment.quorum:g}% of all partitions close it, whichever they are" if segment.quorum < 100 else ""

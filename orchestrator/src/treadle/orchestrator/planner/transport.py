@@ -1,7 +1,7 @@
-"""Where an edge's blocks go: a pure function of sizes, abilities, figures and what was asked for, with its reason.
+"""The place of an edge's blocks, with the reason. A pure function of sizes, capabilities, figures and settings.
 
-**Storage or direct** is only the question of where the producer puts its block. Direct is the shared memory of its
-host: consumers there map it, consumers on other hosts pull it over TCP.
+The choice is where the producer puts its block. Storage is the store. Direct is the shared memory of the producer's
+host: consumers there map it, and consumers on other hosts pull it over TCP.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from treadle.executors.interface import Capabilities
 from treadle.primitives.blocks import Durability
 
 INLINE_LIMIT = 8 * 2**10
-"""Bytes of a block that travels inside its commit record."""
+"""Maximum of bytes of a block that travels inside its commit record."""
 SEALED = 4 / 3
-"""A payload carries its task in Base64."""
+"""Growth of a task in a payload, which is in Base64."""
 UNRELIABLE = 3
-"""Hosts lost lately from which on nothing goes between hosts directly."""
+"""Number of recently lost hosts from which on blocks no longer go directly between hosts."""
 
 _FULL = "what shared memory cannot hold goes to the store"
 
@@ -27,50 +27,50 @@ Exchange = Literal["auto", "storage", "direct"]
 
 
 class Figures(Struct, frozen=True):
-    """What one request to the store, and to a peer, costs here; measured, see `dispatcher.blocks.probe`."""
+    """The measured cost of a request to the store and to a peer (see `dispatcher.blocks.latency_probe`)."""
 
     store_seconds: float
-    """A small put and get."""
+    """Seconds of a small put and get."""
     store_rate: float
-    """Bytes per second, put and got again."""
+    """Bytes per second, for a put and a get."""
     link_seconds: float
-    """A small pull."""
+    """Seconds of a small pull."""
     link_rate: float
-    """Bytes per second pulled."""
+    """Bytes per second of a pull."""
 
 
 class Site(Struct, frozen=True):
-    """What is known of where the run will be."""
+    """The known facts about the site of a run."""
 
     executors: Mapping[str, Capabilities]
-    """What each executor can do, by the name that stages use."""
+    """The capabilities of each executor, by the name that stages use."""
     host_budget: int
     """Bytes of shared memory that blocks may fill."""
     store: str
     """URL of the store."""
     one_host: bool = True
-    """No driver of another host takes part."""
+    """True: no driver of another host takes part."""
     drivers: int = 1
-    """Those that could share a segment when the plan was made; 0: nobody was asked, and it is made for one."""
+    """Drivers that could share a segment when the plan was made. 0: not known; the plan is made for one."""
     peers: bool = False
-    """Workers of other hosts can pull blocks from this one, and it from theirs."""
+    """True: hosts can pull blocks from each other."""
     lost_hosts: int = 0
-    """Hosts that took blocks with them lately."""
+    """Hosts lost recently with blocks on them."""
     figures: Figures | None = None
-    """Known where there are peers."""
+    """None: there are no peers."""
     default: str = "local"
     """The executor of stages that name none."""
     assumed_bytes: int = 0
-    """That each source of files has, which are then not looked for; 0: they are listed."""
+    """The assumed bytes of each source of files, which are then not listed. 0: they are listed."""
 
 
 class Edge(Struct, frozen=True):
-    """What is known of one edge before it carries anything."""
+    """The facts about one edge before it has carried data."""
 
     estimate: int
     """Bytes; 0: unknown."""
     producers: int = 0
-    """0: known at run time."""
+    """0: known at run time only."""
     targets: int = 1
     """Parts of each producer's block."""
     exchange: Exchange = "auto"
@@ -78,7 +78,7 @@ class Edge(Struct, frozen=True):
 
 
 def choose_place(edge: Edge, can: Capabilities, site: Site) -> tuple[Literal["host", "store"], str]:
-    """Place for the blocks above INLINE_LIMIT that an executor makes, and why."""
+    """The place of an executor's blocks above INLINE_LIMIT, with the reason."""
     if edge.exchange == "storage":
         return "store", "exchange: storage was asked for"
     if not can.shares_host:
@@ -108,7 +108,7 @@ def _between_hosts(edge: Edge, slots: int, site: Site) -> tuple[Literal["host", 
 
 
 def predict(edge: Edge, slots: int, figures: Figures) -> tuple[float, float]:
-    """Seconds that the edge takes (directly, through the store), with every slot busy.
+    """Predicted seconds for the edge (directly, through the store), with every slot busy.
 
     Each part is one request of its consumer. A store also takes a put for each producer.
     """
@@ -125,7 +125,7 @@ def _reach(site: Site) -> str:
 
 
 def crowding(total: int, site: Site) -> str:
-    """What to add where all stages leave `total` bytes in shared memory; empty: it holds them."""
+    """A note if all stages together leave `total` bytes in shared memory. Empty: they fit."""
     if total <= site.host_budget or not site.one_host:
         return ""
     return f"; all stages leave about {_size(total)} there, and there is room for {_size(site.host_budget)}: {_FULL}"
