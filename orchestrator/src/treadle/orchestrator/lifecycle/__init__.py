@@ -1,5 +1,8 @@
-"""Events out: drivers tell that runs and stages begin and end, so that workflows can chain.
+"""Lifecycle events: drivers report the start and end of runs and stages, so that other workflows can follow.
 
-General layout: `news` (pure: the events, their ids, the JSON of CloudEvents), `outlets` (a Kafka topic, a webhook),
-`announcer` (tries, gives up), `untold` (what nobody took), `telling` (what activities call).
+events       the events, their ids, their JSON (CloudEvents; pure)
+sinks        the destinations: a Kafka topic, a webhook
+delivery     sends events, with retries, and gives up in time
+undelivered  the record of events that were given up
+emitter      the functions that activities call
 """

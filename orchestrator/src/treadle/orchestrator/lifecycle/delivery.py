@@ -1,4 +1,4 @@
-"""Tells events in order, tries again for a while, and gives up: a run never waits for a listener for ever."""
+"""Sends events in order, retries for a while, and gives up, so that a run never waits for ever for a receiver."""
 
 from __future__ import annotations
 
@@ -13,48 +13,49 @@ from treadle.primitives.errors import TreadleError
 from treadle.primitives.events import Event
 
 PAUSES = (0.2, 0.5, 1.0, 2.0, 4.0)
-"""Seconds between tries of one event; with what a try may take (ANSWER), an event costs at most 40 seconds."""
+"""Seconds between tries of one event. Together with ANSWER for each try, an event takes at most 40 seconds."""
 ANSWER = 5.0
 """Seconds that a topic or receiver has for one try."""
 _log = logging.getLogger("treadle.lifecycle")
 
 
 class Untellable(TreadleError):
-    """The event was not taken: whoever keeps the topic or the receiver must look."""
+    """The event was not accepted. The message is for the operator of the topic or the receiver."""
 
     def __init__(self, message: str, *, away: bool = True) -> None:
         super().__init__(message)
         self.away = away
-        """The next try may do better; False: this event will never be taken."""
+        """True: the next try may succeed. False: this event will never be accepted."""
 
 
 class Outlet(Protocol):
-    """Where events go."""
+    """The destination of events."""
 
     async def send(self, event: Event) -> None:
-        """Return once it is there, durably. Takes at most ANSWER seconds. Raises Untellable."""
+        """Return once the event is stored durably. Takes at most ANSWER seconds. Raises Untellable."""
         ...
 
     async def close(self) -> None: ...
 
 
 class Untold(Struct, frozen=True):
-    """An event that was given up, and why."""
+    """An event that was given up, with the reason."""
 
     event: Event
     reason: str
 
 
 class Announcer:
-    """One for each driver. Safe for any number of runs at once; the events of one call are told in order."""
+    """Sends the events of one driver. Safe for any number of runs at once. The events of one call keep their order."""
 
     def __init__(self, outlet: Outlet, pause: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         self._outlet, self._pause = outlet, pause
         self._away = False
-        """The last event told was given up: what comes gets one try, until one succeeds."""
+        """True: the last event was given up. Further events get one try each, until one succeeds."""
 
     async def tell(self, events: Sequence[Event]) -> list[Untold]:
-        """Returns what was given up: an event that is refused, or all from the first that nobody took."""
+        """Send the events. Returns the undelivered events: refused ones, and all events from the first that found no
+        receiver."""
         untold: list[Untold] = []
         for index, event in enumerate(events):
             try:

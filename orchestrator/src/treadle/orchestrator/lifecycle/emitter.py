@@ -1,7 +1,7 @@
-"""What the activities of a run tell. Without `lifecycle` in the profile nothing of this happens.
+"""Emits the lifecycle events of a run's activities. Does nothing without `lifecycle` in the profile.
 
-Nothing here can fail a run. What nobody took is written down in the run's record (`untold/` in its folder of the
-store), and told once more when the run ends.
+Nothing here can fail a run. Events that were given up are kept in the run's record (`untold/` in its folder of the
+store), and sent again when the run ends.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ P = ParamSpec("P")
 def _harmless(
     tell: Callable[Concatenate[Telling, P], Coroutine[Any, Any, None]],
 ) -> Callable[Concatenate[Telling, P], Coroutine[Any, Any, None]]:
-    """The one place where a failure to tell ends: it is the listener's loss and never the run's. Nobody: no telling."""
+    """Suppresses every error of an emitting method, since a receiver's failure must not fail the run. Off: does
+    nothing."""
 
     @functools.wraps(tell)
     async def harmless(self: Telling, /, *args: P.args, **kwargs: P.kwargs) -> None:
@@ -52,7 +53,7 @@ def _harmless(
 
 
 class Telling:
-    """Bound to the driver's site; `announcer` is None where nobody wants to hear."""
+    """Emits events for the runs of a driver. `announcer`: None if the profile has no `lifecycle`."""
 
     def __init__(self, site: Site, announcer: Announcer | None) -> None:
         self._site, self._announcer = site, announcer
@@ -63,19 +64,19 @@ class Telling:
 
     @_harmless
     async def run_started(self, start: RunStart) -> None:
-        """The run is planned."""
+        """Emit that the run is planned and starts."""
         about = self._about(await self._run(start.run), start.resumption)
         await self._tell(about.run, [run_news(about, "started", time.time())])
 
     @_harmless
     async def run_refused(self, start: RunStart, started: str, problem: Problem) -> None:
-        """The run cannot be planned, and ends before it began."""
+        """Emit that the run has failed because it cannot be planned."""
         about = About(start.run, await asyncio.to_thread(self._workflow, start.run), start.resumption, started)
         await self._tell(start.run, [run_news(about, "failed", time.time(), **ended(None, (), problem))])
 
     @_harmless
     async def run_ended(self, ending: Ending) -> None:
-        """The run is over; what could not be told before is told once more."""
+        """Emit the end of the run, and send again the events that were given up before."""
         run = await self._run(ending.run)
         about = self._about(run, ending.resumption)
         problem = messages.unpack(ending.problem, Problem) if ending.problem else None
@@ -87,7 +88,11 @@ class Telling:
 
     @contextlib.asynccontextmanager
     async def node(self, order: NodeOrder) -> AsyncIterator[Callable[[NodeReport], None]]:
-        """Around the work of a node; its report is handed over before the end. Work does not wait for the telling."""
+        """A context around the work of a node. It yields a function that takes the node's report before the context
+        ends.
+
+        The work does not wait for the delivery of its start event.
+        """
         if not self.on:
             yield lambda _: None
             return
@@ -119,7 +124,7 @@ class Telling:
         await self._tell(run.id, self._ends(run, about, order.node, report))
 
     def _ends(self, run: Run, about: About, node: str, report: NodeReport) -> list[Event]:
-        """A node that was stopped, or lost its input, has neither ended nor failed."""
+        """The events at the end of a node: none if it was stopped or lost its input."""
         stages = run.plan.graph.node(node).stages
         if report.summary:
             summary, over = messages.unpack(report.summary, Summary), ended_with(run.plan.graph, node)
@@ -131,7 +136,7 @@ class Telling:
         return []
 
     def _points(self, run: Run, about: About, nodes: Iterable[str]) -> list[Event]:
-        """Barriers begin and end at once, without an activity of their own."""
+        """The events of barriers, which begin and end at once, without an activity of their own."""
         stages = [stage for node in nodes for stage in run.plan.graph.node(node).stages]
         return [stage_news(about, what, stage, time.time()) for stage in stages for what in ("started", "completed")]
 
@@ -148,21 +153,21 @@ class Telling:
             return "unknown"
 
     async def _tell(self, run: str, news: Sequence[Event], kept: Sequence[Event] = ()) -> None:
-        """`kept`: those that are on record as untold already."""
+        """Send events, then update the record of undelivered ones. `kept`: the events already on that record."""
         assert self._announcer is not None
         untold = await self._announcer.tell(news) if news else []
         await asyncio.to_thread(settle, self._site.files(run), untold, kept)
 
 
 def begun_with(graph: Graph, node: str) -> tuple[str, ...]:
-    """Stages of which nothing has run before this node.
+    """Stages that begin with this node.
 
-    A stage may need several nodes (`total.leaves`, `total.level1`, `total`), and a node may be several fused stages;
-    nodes of one stage are a chain, so it begins with the first of them and ends with the last.
+    A stage may need several nodes (`total.leaves`, `total.level1`, `total`), and a node may be several fused stages.
+    The nodes of one stage are a chain, so the stage begins with the first of them and ends with the last.
     """
     return tuple(stage for stage in graph.node(node).stages if graph.nodes_of(stage)[0].id == node)
 
 
 def ended_with(graph: Graph, node: str) -> tuple[str, ...]:
-    """Stages of which nothing is left to run after this node."""
+    """Stages that end with this node."""
     return tuple(stage for stage in graph.node(node).stages if graph.nodes_of(stage)[-1].id == node)

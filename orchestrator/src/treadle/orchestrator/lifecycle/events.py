@@ -1,7 +1,7 @@
-"""The events that drivers tell: CloudEvents 1.0 whose ids are functions of what happened, never of the telling.
+"""The events that drivers emit: CloudEvents 1.0 with ids that depend only on the event, not on its delivery.
 
-Telling is at least once: an activity that is tried again tells again, with the same `source` and `id`, by which
-consumers drop repeats (https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md#id).
+Delivery is at least once: a retried activity sends its events again, with the same `source` and `id`. Consumers drop
+repeats by these (https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md#id).
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ RunNews = Literal["started", "completed", "failed", "cancelled"]
 StageNews = Literal["started", "completed", "failed"]
 CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
 LARGEST_OUTPUTS = 64 * 2**10
-"""Bytes; larger outputs are left out, since brokers and receivers have limits."""
+"""Bytes. Larger outputs are left out, since brokers and receivers have limits."""
 _SHOWN = 2_000
-"""Characters of a failure's message."""
+"""Maximum of characters in a failure's message."""
 
 
 class About(Struct, frozen=True):
-    """Whose news it is."""
+    """The run that an event is about."""
 
     run: str
     workflow: str
     resumption: int
     began: str
-    """First start of the run, RFC 3339: an id that is given to a new run again is another run."""
+    """First start of the run, RFC 3339. It distinguishes runs that get the same id one after the other."""
 
 
 def run_news(about: About, what: RunNews, now: float, **more: Any) -> Event:
-    """`more`: further members of `data`; None is left out."""
+    """`more`: further members of `data`. Members with None are left out."""
     return _event(about, f"run.{what}", "", now, more)
 
 
@@ -46,7 +46,7 @@ def stage_news(about: About, what: StageNews, stage: str, now: float, **more: An
 
 
 def ended(outputs: Mapping[str, Any] | None, skipped: tuple[str, ...], problem: Problem | None) -> dict[str, Any]:
-    """How a run ended, as members of `data`. Outputs above LARGEST_OUTPUTS are left out, and it says so."""
+    """The end of a run, as members of `data`. Outputs above LARGEST_OUTPUTS are replaced by `outputsOmitted`."""
     found: dict[str, Any] = {"skipped": list(skipped) or None, "failure": problem and failure(problem)}
     if outputs is None:
         return found
@@ -56,7 +56,7 @@ def ended(outputs: Mapping[str, Any] | None, skipped: tuple[str, ...], problem: 
 
 
 def stage_done(stage: str, summary: Summary, last: bool) -> dict[str, Any]:
-    """`last`: the counts of the node are those of the stage."""
+    """The result of a stage, as members of `data`. `last`: the node's counts are the stage's."""
     found: dict[str, Any] = {"metrics": summary.metrics.get(stage, {})}
     if last:
         found |= {"partitions": summary.partitions, "rows": summary.rows, "failedItems": summary.failed_items}

@@ -1,4 +1,4 @@
-"""The two places that take lifecycle events: a topic of Kafka, and a webhook. Their libraries are imported late."""
+"""The two destinations of lifecycle events: a Kafka topic and a webhook. Their libraries are imported late."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from .events import CONTENT_TYPE, to_json
 _log = logging.getLogger("treadle.lifecycle")
 _EXTRA = "pip install 'treadle-orchestrator[triggers]'"
 _REPORT = 1.0
-"""Seconds for the report of a delivery that was waited for."""
+"""Seconds to wait for the report of a flushed delivery."""
 _RETRIED = (408, 425, 429)
-"""Answers of HTTP below 500 that ask for another try."""
+"""HTTP status codes below 500 that allow another try."""
 
 
 def open_outlet(settings: LifecycleSettings, profile: Profile, home: Home) -> Outlet:
-    """Raises UsageError for a connection, a secret or a library that is missing."""
+    """The destination in the profile. Raises UsageError when a connection, a secret or a library is missing."""
     if settings.kafka is not None:
         connection = kafka_settings(profile.kafka, settings.kafka.connection, home.secret)
         return TopicOutlet(connection, settings.kafka.topic)
@@ -38,7 +38,7 @@ def open_outlet(settings: LifecycleSettings, profile: Profile, home: Home) -> Ou
 
 
 class TopicOutlet:
-    """Records in the structured mode of CloudEvents, with the run as key: what is told of one run stays in order.
+    """Records in the structured mode of CloudEvents. The key is the run, so the events of one run stay in order.
 
     https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/bindings/kafka-protocol-binding.md#33-structured-content-mode
     """
@@ -51,7 +51,7 @@ class TopicOutlet:
         self._topic = topic
         self._foreign = KafkaException
         self._never = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD)
-        """What is wrong with the event itself, which the next one may not have."""
+        """Errors of the event itself. Other events may succeed."""
         limits = {"message.timeout.ms": int(ANSWER * 1000), "enable.idempotence": True, "linger.ms": 0}
         try:
             self._producer = Producer({"allow.auto.create.topics": False, **connection, **limits}, logger=_log)
@@ -66,8 +66,10 @@ class TopicOutlet:
         await asyncio.to_thread(self._producer.close)
 
     def _send(self, event: Event) -> None:
-        """Blocks until the broker has it or gave up, since delivery is only reported while somebody polls: this thread,
-        or one that sends another event."""
+        """Blocks until the broker has accepted or refused the event.
+
+        Delivery is reported only while a thread polls: this one, or another that sends an event.
+        """
         said: queue.SimpleQueue[Any] = queue.SimpleQueue()
         about: dict[str, Any] = {"key": (event.subject or "").encode(), "headers": [("content-type", CONTENT_TYPE)]}
         try:
@@ -89,14 +91,14 @@ class TopicOutlet:
 
 
 class WebhookOutlet:
-    """POST requests, each one event, signed as Standard Webhooks says; any 2xx means that it was taken."""
+    """POST requests with one event each, signed by Standard Webhooks. Any 2xx accepts the event."""
 
     def __init__(self, url: str, secret: str) -> None:
         try:
             import httpx
         except ModuleNotFoundError:
             raise UsageError("lifecycle events to a webhook need httpx", _EXTRA) from None
-        standard_keys(secret)  # a wrong one is refused now
+        standard_keys(secret)  # refuses a malformed secret now
         self._url, self._secret = url, secret
         self._foreign = httpx.HTTPError
         self._client = httpx.AsyncClient(timeout=ANSWER, follow_redirects=False, trust_env=False)
@@ -106,7 +108,7 @@ class WebhookOutlet:
         headers = sign_standard(self._secret, message_id(event), time.time(), body)
         headers["content-type"] = CONTENT_TYPE
         try:
-            async with asyncio.timeout(ANSWER):  # httpx counts from each byte anew
+            async with asyncio.timeout(ANSWER):  # the limit of httpx restarts with each byte
                 answer = await self._client.post(self._url, content=body, headers=headers)
         except (self._foreign, TimeoutError) as error:
             raise Untellable(f"the receiver does not answer: {type(error).__name__}") from error
@@ -119,5 +121,6 @@ class WebhookOutlet:
 
 
 def message_id(event: Event) -> str:
-    """`webhook-id`: the same at each try; without what the event's own id may hold (see signatures)."""
+    """The `webhook-id`: the same at each try. A hash, since the event's own id may hold other characters (see
+    signatures)."""
     return "msg_" + hashlib.sha256(f"{event.source}\n{event.id}".encode()).hexdigest()[:40]

@@ -1,4 +1,4 @@
-"""Lifecycle events of a run that nobody took, in the run's record: `untold/<hash of the id>` in its folder."""
+"""Undelivered lifecycle events in the run's record: `untold/<hash of the id>` in its folder."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .delivery import Untold
 
 
 def untold_of(files: RunFiles) -> list[Untold]:
-    """Oldest first. Raises StoreError, CorruptError."""
+    """The undelivered events, oldest first. Raises StoreError, CorruptError."""
     names = [f"untold/{info.name.rsplit('/', 1)[1]}" for info in files.store.list(_folder(files))]
     found = [msgspec.json.decode(files.load_bytes(name), type=known(Untold)) for name in names]
     return sorted(found, key=lambda one: one.event.time or "")
 
 
 def settle(files: RunFiles, untold: Sequence[Untold], kept: Sequence[Event]) -> None:
-    """Keep what nobody took; forget what was kept and is told now. Raises StoreError."""
+    """Record the undelivered events, and remove the recorded ones that are delivered now. Raises StoreError."""
     lost = {one.event.id for one in untold}
     for one in untold:
         files.create_bytes(f"untold/{_name(one.event)}", msgspec.json.encode(one))

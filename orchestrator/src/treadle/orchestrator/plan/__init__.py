@@ -1,1 +1,1 @@
-"""The plan of a run: the graph of segments that the planner makes and everything else reads."""
+"""The plan of a run: the graph of segments, made by the planner and read by all other parts."""

@@ -1,7 +1,8 @@
-"""The plan: a spec made physical. Computed once for a run, stored sealed, never recomputed on resume.
+"""The plan: a spec compiled to segments. Computed once for a run, stored sealed, never recomputed on resume.
 
-A plan is a graph of **nodes**. A node is a segment (work for an executor), a loop (a graph of its own, repeated), or a
-barrier (a point in the graph). Node ids are stage ids, or `stage.role` where one stage needs several segments.
+A plan is a graph of **nodes**. A node is a segment (work for an executor), a loop (a graph of its own, repeated), a
+barrier (a point in the graph), or a child (a run of its own). Node ids are stage ids, or `stage.role` where one stage
+needs several segments.
 """
 
 from __future__ import annotations
@@ -23,25 +24,26 @@ Form = Literal["plain", "cut", "scattered"]
 
 
 class NodeData(Struct, frozen=True, tag="node"):
-    """What segments made. `plain`: a block for each partition; `cut`: several; `scattered`: one part for each target.
+    """The output of segments. `plain`: a block for each partition; `cut`: several; `scattered`: one part for each
+    target.
 
-    Several nodes: the inputs of one shuffle, in order; plain partitions are then those of the first, the second, ...
+    Several nodes are the inputs of one shuffle, in order. Plain partitions are then numbered node by node.
     """
 
     nodes: tuple[str, ...]
     form: Form = "plain"
     groups: int = 1
-    """Scattered: the blocks of each node are so many equal runs, one for each group of consecutive targets."""
+    """Scattered: the blocks of each node form this many equal runs, one for each group of consecutive targets."""
 
 
 class StateData(Struct, frozen=True, tag="state"):
-    """A loop's state as its body sees it."""
+    """A loop's state, for its body."""
 
     name: str
 
 
 class LoopData(Struct, frozen=True, tag="loop"):
-    """A loop's last state as the stages after it see it."""
+    """A loop's last state, for the stages after it."""
 
     loop: str
     name: str
@@ -49,7 +51,7 @@ class LoopData(Struct, frozen=True, tag="loop"):
 
 DataRef = NodeData | StateData | LoopData
 
-# -- where a segment's partitions come from ----------
+# -- sources of a segment's partitions ----------
 
 
 class FilesFeed(Struct, frozen=True, tag="files"):
@@ -62,7 +64,8 @@ class ItemsFeed(Struct, frozen=True, tag="items"):
 
 
 class RangeFeed(Struct, frozen=True, tag="range"):
-    """The integers 0 .. count-1 in `partitions` balanced runs, each cut again into runs of at most `cut` (0: not)."""
+    """The integers 0 .. count-1 in `partitions` balanced runs. Each is cut into runs of at most `cut` integers; 0: not
+    cut."""
 
     count: int
     partitions: int
@@ -70,7 +73,7 @@ class RangeFeed(Struct, frozen=True, tag="range"):
 
 
 class EventsFeed(Struct, frozen=True, tag="events"):
-    """Records of a Kafka partition; `bounds` count those that belong."""
+    """Records of a Kafka partition. `bounds` count the selected records."""
 
     split: EventSplit
     bounds: tuple[tuple[int, int], ...]
@@ -96,29 +99,30 @@ class GroupFeed(Struct, frozen=True, tag="group"):
 
 
 class BundleFeed(Struct, frozen=True, tag="bundles"):
-    """The second level of a wide shuffle: for each group, then each run of sources, a partition reads its bundles."""
+    """The second level of a wide shuffle: for each group and each run of sources, a partition reads its bundles."""
 
     data: NodeData
     run: int
-    """Consecutive blocks of `data` that one partition reads from; the last run may be shorter."""
+    """Consecutive blocks of `data` that one partition reads. The last run may be shorter."""
 
 
 Feed = FilesFeed | ItemsFeed | RangeFeed | EventsFeed | NarrowFeed | AllFeed | GroupFeed | BundleFeed
 
-# -- how a segment behaves ----------
+# -- policies of segments ----------
 
 
 class Kept(Struct, frozen=True):
-    """How the result of a segment is kept for later runs."""
+    """The cache settings of a segment's result, for reuse by later runs."""
 
     version: str
-    """What the author says the result is of, beside its code and inputs."""
+    """The author's version of the result. It counts in addition to code and inputs."""
     ttl: float
-    """Seconds after which it is not taken any more."""
+    """Seconds after which the result expires."""
 
 
 class Policy(Struct, frozen=True):
-    """The settings in force for a segment: stage over defaults over decorator."""
+    """The settings in force for a segment. A stage's setting precedes the workflow's default, which precedes the
+    decorator's."""
 
     maximum_attempts: int = 3
     initial_interval: float = 0.2
@@ -134,22 +138,22 @@ class Policy(Struct, frozen=True):
     idempotent: bool = True
     exchange: Literal["auto", "storage", "direct"] = "auto"
     durability: Durability = ""
-    """What of the segment's blocks survives the loss of a host."""
+    """The durability of the segment's blocks when a host is lost."""
     gang: int = 0
-    """So many partitions, which is all of them, run together; 0: each by itself."""
+    """The number of partitions, all of which run together. 0: each runs by itself."""
     backups: bool = True
-    """A straggler may run a second time beside itself."""
+    """True: a straggler may get a second attempt at the same time."""
     cache: Kept | None = None
-    """What is committed is kept for later runs; None: it is not."""
+    """Cache settings of the committed result. None: it is not cached."""
 
 
 class Tolerance(Struct, frozen=True):
-    """How many records of a stage may finally fail, and where they are listed."""
+    """The tolerated number of finally failed records of a stage, and the place of their list."""
 
     count: int = -1
-    """Judged at once; -1: no count."""
+    """Maximum count, checked at once. -1: none."""
     percent: float = -1.0
-    """Of the records that entered, judged at the end; -1: no percentage."""
+    """Maximum percentage of the records that entered, checked at the end. -1: none."""
     failed_items: str = ""
     """URI, or empty."""
 
@@ -160,55 +164,56 @@ class OutputSpec(Struct, frozen=True):
 
 
 class Shipped(Struct, frozen=True):
-    """Where the value of a broadcast is: the one record of the one block of a dataset."""
+    """The place of a broadcast's value: the one record in the one block of a dataset."""
 
     data: DataRef
     stage: str
     limit: int = 0
-    """Bytes that whoever reads it lets pass, since the broadcast has no task that did; 0: it has."""
+    """Maximum of bytes, checked by the reader, if no task of the broadcast has checked it. 0: checked already."""
 
 
 class Segment(Struct, frozen=True, tag="segment"):
     """Work for an executor: fused narrow stages between exchanges.
 
-    Arguments inside `ops` and `tail` are `Value`s that may still hold templates; `${{ stages.X }}` of a broadcast X,
+    Arguments inside `ops` and `tail` are `Value`s that may still hold templates. `${{ stages.X }}` of a broadcast X,
     and `${{ cuts.S }}` for sampled boundaries, are looked up in `broadcasts`.
     """
 
     id: str
     stages: tuple[str, ...]
-    """Stages done when this segment is; the last one owns the output."""
+    """Stages that end with this segment. The last one owns the output."""
     feed: Feed
     ops: tuple[Op, ...]
     tail: Tail
     policy: Policy
     data: tuple[str, ...] = ()
-    """Nodes whose data this one reads; skipped when one of them is."""
+    """Nodes whose data this segment reads. It is skipped if one of them is."""
     after: tuple[str, ...] = ()
-    """Nodes that must be over; a skipped one counts as over."""
+    """Nodes that must be over. A skipped node counts as over."""
     when: str = ""
     paths: tuple[str, ...] = ()
-    """Run-time values its arguments need: `stages.X.metrics.m`, `state.x`, ..."""
+    """Run-time values that the arguments need: `stages.X.metrics.m`, `state.x`, ..."""
     broadcasts: dict[str, Shipped] = {}
-    """Template path -> node that made the value."""
+    """Template path -> the node with the value."""
     partitions: int = 0
-    """0: known only when the input is."""
+    """0: known only with the input."""
     put: Literal["host", "store"] = "store"
     output: OutputSpec | None = None
     tolerated: dict[str, Tolerance] = {}
     metrics: dict[str, dict[str, str]] = {}
     """stage -> declared metric -> sum | min | max | JSON type."""
     quorum: float = 100.0
-    """Percent of the partitions that close the segment."""
+    """Percentage of the partitions that suffices to close the segment."""
     estimate: int = 0
-    """Bytes that come out; a guess for placement only."""
+    """Bytes of output; a guess for placement only."""
     group: int = 0
-    """Partitions of a task group; 0: one activity drives them all."""
+    """Partitions in a task group. 0: one activity drives all partitions."""
     reasons: tuple[str, ...] = ()
 
 
 class Barrier(Struct, frozen=True, tag="barrier"):
-    """A point in the graph, whose data is its input's: a barrier, or a broadcast of what is one record already."""
+    """A point in the graph with the same data as its input: a barrier, or a broadcast of an input with a single
+    record."""
 
     id: str
     stages: tuple[str, ...]
@@ -226,7 +231,7 @@ class Loop(Struct, frozen=True, tag="loop"):
     id: str
     stages: tuple[str, ...]
     state: dict[str, DataRef | None]
-    """A dataset state; None: the scalar in `scalars`."""
+    """The dataset of each state. None: the state is a scalar in `scalars`."""
     scalars: dict[str, Any]
     body: Graph
     next: dict[str, DataRef | None]
@@ -235,9 +240,9 @@ class Loop(Struct, frozen=True, tag="loop"):
     until: str = ""
     on_exhausted: Literal["fail", "succeed"] = "fail"
     cache: Kept | None = None
-    """Its last state is kept for later runs; that of an inner loop is not."""
+    """Cache settings of the last state. An inner loop's state is not cached."""
     carried: dict[str, tuple[str, ...]] = {}
-    """Dataset of `next` -> nodes of the body that must not be skipped for it to be."""
+    """Dataset of `next` -> nodes of the body that must run for the dataset to exist."""
     data: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     when: str = ""
@@ -246,14 +251,14 @@ class Loop(Struct, frozen=True, tag="loop"):
 
 
 class Child(Struct, frozen=True, tag="child"):
-    """A workflow that runs as a run of its own, with a plan of its own: what that reads may come from this run."""
+    """A workflow that runs as a run of its own, with a plan of its own. Its inputs may come from this run."""
 
     id: str
     stages: tuple[str, ...]
     workflow: str
-    """Its name."""
+    """The name of the child workflow."""
     graph: Graph | None = None
-    """What would be planned now, for people; None: its inputs are not known yet."""
+    """The plan that would be made now, for display. None: the inputs are not known yet."""
     data: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     when: str = ""
@@ -269,20 +274,21 @@ class Graph(Struct, frozen=True):
 
     nodes: tuple[Node, ...]
     outputs: dict[str, str] = {}
-    """stage -> URI its output is written to."""
+    """Stage -> URI of its output."""
 
     def node(self, node_id: str) -> Node:
         return next(node for node in self.nodes if node.id == node_id)
 
     def walk(self) -> Iterator[Node]:
-        """Nodes at every depth, a loop before those inside of it. What is inside of a child is a graph of its own."""
+        """Nodes at every depth, a loop before its body. The nodes of a child belong to another graph and are left
+        out."""
         for node in self.nodes:
             yield node
             if isinstance(node, Loop):
                 yield from node.body.walk()
 
     def nodes_of(self, stage: str) -> tuple[Node, ...]:
-        """The nodes that must be over for the stage to be."""
+        """The nodes that must be over for the stage to be over."""
         return tuple(node for node in self.nodes if stage in node.stages)
 
 
@@ -291,14 +297,14 @@ class Plan(Struct, frozen=True):
     """First start of the run, RFC 3339, UTC."""
     graph: Graph
     outputs: dict[str, Any]
-    """The workflow's outputs; templates."""
+    """The workflow's outputs, as templates."""
     datasets: dict[str, DataRef]
-    """stage -> where its data is, for `treadle result`."""
+    """Stage -> its data, for `treadle result`."""
     inexact: tuple[str, ...] = ()
-    """Why two runs of this plan may differ."""
+    """Reasons why two runs of this plan may differ."""
     settings: dict[str, dict[str, Any]] = {}
-    """Function -> settings taken from its decorator."""
+    """Function -> settings from its decorator."""
     executors: dict[str, Capabilities] = {}
-    """What the executors that it uses could do when it was made."""
+    """The capabilities of the used executors when the plan was made."""
     not_kept: dict[str, str] = {}
-    """Stages that shall be kept for later runs and cannot be -> the reason."""
+    """Stage with cache settings that cannot be cached -> the reason."""

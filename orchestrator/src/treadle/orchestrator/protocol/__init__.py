@@ -1,1 +1,1 @@
-"""What client, workflow and driver say to each other through Temporal, and what is too large to be said."""
+"""The messages of client, workflow and driver in Temporal, with their encryption and their size limits."""

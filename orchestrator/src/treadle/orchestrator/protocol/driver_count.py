@@ -1,4 +1,4 @@
-"""How many drivers serve a queue."""
+"""The number of drivers of a queue."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 
 _POLLS = 70.0
-"""Seconds: a driver's poll lasts up to a minute, so one that polled longer ago is gone."""
+"""Seconds. A driver's poll lasts up to a minute, so a driver with an older poll is gone."""
 
 
 async def drivers(client: Client, queue: str, kind: TaskQueueType.ValueType, within: timedelta, but: str = "") -> int:
-    """Processes that asked the queue for work of the kind within the last minute. Raises RPCError.
+    """The number of processes that polled the queue for this kind of work within the last minute. Raises RPCError.
 
-    `but`: those of this identity are left out.
+    `but`: an identity to leave out.
     """
     request = DescribeTaskQueueRequest(
         namespace=client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind

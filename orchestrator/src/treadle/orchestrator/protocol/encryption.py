@@ -1,9 +1,11 @@
 """Encryption of everything that passes through Temporal: AES-256-GCM under keys derived from the deployment key.
 
 Temporal stores payloads (arguments, results, heartbeats, memos) and failures. Each payload is encrypted and bound to
-its namespace, workflow id and activity type. A process without the key can neither read it, nor make one, nor use one
-of another run. The codec replaces a payload that fails the check by the reason of its refusal, and the reader raises
-that reason. The codec itself must not raise: Temporal would then repeat the workflow task for ever.
+its namespace, workflow id and activity type. A process without the key cannot read a payload, make one, or use one of
+another run.
+
+The codec replaces a payload that fails the check by the reason of the refusal, and the reader raises that reason. The
+codec itself must not raise: Temporal would then repeat the workflow task for ever.
 """
 
 from __future__ import annotations
@@ -42,15 +44,16 @@ _REFUSED = b"treadle/refused"
 _NONCE_BYTES = 12
 _SHOWN = "encrypted by treadle; see: treadle show, treadle logs"
 _SERVER_TYPES = {"AcceptedUpdateCompletedWorkflow"}
-"""Types of application failures that Temporal's server makes itself."""
+"""Types of application failures that Temporal's server itself creates."""
 _SCHEDULED = re.compile(r"(?P<base>.*\.tick)-\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
-"""A Schedule encrypts its action once; the server appends the nominal time to the id of each workflow it starts."""
+"""A Schedule encrypts its action once. The server appends the nominal time to the id of each workflow that it
+starts."""
 
 T = TypeVar("T")
 
 
 class RefusedMessage(ApplicationError):
-    """A payload or failure that passed through Temporal was not made by a holder of the deployment key."""
+    """A payload or failure in Temporal was not made by a holder of the deployment key."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -66,13 +69,13 @@ class MessageCipher:
         self._keys = {key_id(known): known for known in (*predecessors, key)}
 
     def encrypt(self, place: str, plain: bytes) -> Payload:
-        """`place`: what the payload is bound to."""
+        """`place`: the context that the payload is bound to (see `place_of`)."""
         nonce = secrets.token_bytes(_NONCE_BYTES)
         data = _cipher(self._keys[self._current], place).encrypt(nonce, plain, self._bound(self._current, place))
         return Payload(metadata={"encoding": ENCODING, "key": self._current.encode()}, data=nonce + data)
 
     def decrypt(self, place: str, payload: Payload) -> bytes:
-        """Raises RefusedMessage."""
+        """The plain payload. Raises RefusedMessage."""
         from cryptography.exceptions import InvalidTag
 
         if payload.metadata.get("encoding") != ENCODING:
@@ -96,20 +99,20 @@ class MessageCipher:
 
 
 def key_id(key: bytes) -> str:
-    """Names a deployment key without telling anything of it: 8 bytes in hex."""
+    """An identifier of a deployment key that reveals nothing of the key: 8 bytes in hex."""
     return sealing.purpose_key(key, b"treadle message key id")[:8].hex()
 
 
 @lru_cache(maxsize=1024)
 def _cipher(key: bytes, place: str) -> Any:
-    """A key for each place, so that random nonces never come near their limit of 2**32 messages a key."""
+    """The cipher of one place. Each place has its own key, so no key comes near the limit of 2**32 random nonces."""
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     return AESGCM(sealing.purpose_key(key, b"treadle message\x00" + place.encode()))
 
 
 class EncryptingCodec(PayloadCodec, WithSerializationContext):
-    """Temporal's codec: every payload is encrypted on its way out, and checked on its way in."""
+    """Temporal's codec: encrypts every outgoing payload and checks every incoming one."""
 
     def __init__(self, cipher: MessageCipher, place: str = "") -> None:
         self._cipher, self._place = cipher, place
@@ -131,7 +134,7 @@ class EncryptingCodec(PayloadCodec, WithSerializationContext):
 
 
 def place_of(context: SerializationContext) -> str:
-    """What a payload is bound to: namespace, workflow id, and for an activity its type."""
+    """The context that a payload is bound to: namespace, workflow id, and the type of an activity."""
     if isinstance(context, WorkflowSerializationContext):
         return _place(context.namespace, context.workflow_id, "")
     if isinstance(context, ActivitySerializationContext):
@@ -140,7 +143,7 @@ def place_of(context: SerializationContext) -> str:
 
 
 def activity_context(run: WorkflowExecution, activity: PendingActivityInfo) -> ActivitySerializationContext:
-    """The context of an activity under way, for a process that is not its worker."""
+    """The context of a running activity, for a process other than its worker."""
     return ActivitySerializationContext(
         namespace=run.namespace,
         workflow_id=run.id,
@@ -158,7 +161,7 @@ def _place(namespace: str, workflow: str, activity: str) -> str:
 
 
 class _RefusedConverter(EncodingPayloadConverter):
-    """Reads what the codec puts into the place of a payload it refused."""
+    """Reads the replacement that the codec makes for a refused payload."""
 
     @property
     def encoding(self) -> str:
@@ -168,7 +171,7 @@ class _RefusedConverter(EncodingPayloadConverter):
         return None
 
     def from_payload(self, payload: Payload, type_hint: type[T] | None = None) -> Any:
-        """A message type that has a value for a refusal (`refused`) gets that; else raises RefusedMessage."""
+        """The refusal's value of the message type (`refused`) if it has one; otherwise raises RefusedMessage."""
         reason = payload.data.decode()
         refused = getattr(type_hint, "refused", None)
         if refused is None:
@@ -177,16 +180,17 @@ class _RefusedConverter(EncodingPayloadConverter):
 
 
 class MessageConverter(CompositePayloadConverter):
-    """The SDK's JSON, and refusals."""
+    """The SDK's JSON converters, and the converter of refusals."""
 
     def __init__(self) -> None:
         super().__init__(_RefusedConverter(), *DefaultPayloadConverter.default_encoding_payload_converters)
 
 
 class SealedFailures(DefaultFailureConverter):
-    """Failures travel as the attributes that the codec encrypts; one without them counts as forged.
+    """Failures travel as the attributes that the codec encrypts. A failure without them counts as forged.
 
-    The server itself makes timeouts, cancellations, terminations and failures that wrap another; they carry none.
+    The server itself makes timeouts, cancellations, terminations and failures that wrap another. They have no
+    attributes.
     """
 
     def to_failure(self, exception: BaseException, payload_converter: PayloadConverter, failure: Failure) -> None:
@@ -204,7 +208,8 @@ class SealedFailures(DefaultFailureConverter):
 
 
 def _without_details(failure: Failure) -> Failure:
-    """Without what nothing reads, and the server may have written: why it cancelled, and the last heartbeat."""
+    """A copy without unused parts that the server may have written: the reason of a cancellation, and the last
+    heartbeat."""
     copy = Failure.FromString(failure.SerializeToString())
     if copy.HasField("canceled_failure_info"):
         copy.canceled_failure_info.ClearField("details")
@@ -221,7 +226,7 @@ def _application(failure: Failure) -> dict[str, Any]:
 
 
 def _check(failure: Failure, converter: PayloadConverter) -> None:
-    """Raises RefusedMessage."""
+    """Raises RefusedMessage for a failure that treadle did not write."""
     known = _application(failure)
     if not known or (known["type"] in _SERVER_TYPES and not failure.HasField("encoded_attributes")):
         return
@@ -233,10 +238,10 @@ def _check(failure: Failure, converter: PayloadConverter) -> None:
 
 
 def plain_converter() -> DataConverter:
-    """As `data_converter`, without encryption: for histories that were recorded and decrypted."""
+    """`data_converter` without encryption, for histories that were recorded and decrypted."""
     return DataConverter(payload_converter_class=MessageConverter, failure_converter_class=SealedFailures)
 
 
 def data_converter(key: bytes, predecessors: Sequence[bytes] = ()) -> DataConverter:
-    """What a client or worker of a deployment reads and writes messages with."""
+    """The converter of a deployment's clients and workers."""
     return replace(plain_converter(), payload_codec=EncryptingCodec(MessageCipher(key, predecessors)))

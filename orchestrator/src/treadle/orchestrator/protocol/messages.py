@@ -1,6 +1,6 @@
-"""What crosses Temporal: small JSON documents, references only.
+"""The messages that pass through Temporal: small JSON documents that hold references only.
 
-Typed structs travel as their JSON text, so that one codec (msgspec) rules them all; Temporal sees plain dataclasses.
+Typed structs travel as their JSON text, so that msgspec alone encodes them. Temporal sees plain dataclasses.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from ..scheduler.instructions import Problem, Summary
 
 WORKFLOW = "treadle.run"
 GROUPS = ".groups"
-"""What the name of a queue is followed by to be that of its task groups, of which a driver takes a few at a time."""
+"""The suffix that turns a queue's name into its task groups' queue. A driver takes only a few groups at a time."""
 OPEN_RUN = "treadle.open"
 RUN_NODE = "treadle.node"
 END_RUN = "treadle.end"
 STEER = "steer"
-"""The update with a Steering, and the signal with a ParentSteering."""
+"""The name of the update with a Steering, and of the signal with a ParentSteering."""
 STALE = "stale"
-"""The type of the refusal of a Steering that was made for another execution."""
+"""The error type of a refused Steering that was made for another execution."""
 STOPPING = "stopping"
 PAYLOAD = 1_900_000
-"""Bytes of a document: the server takes no more than 2 MB, with what is written around it."""
+"""Maximum of bytes in a document. The server accepts 2 MB, envelope included."""
 TRIGGER = SearchAttributeKey.for_keyword("TreadleTrigger")
-"""`<workflow>.<trigger>` of runs that a trigger started."""
+"""`<workflow>.<trigger>`, for runs that a trigger started."""
 LEFT = "not asked for"
-"""How a run fails that was told to go on with some of its nodes, when they are done and others are not."""
+"""The failure of a run that was resumed with only some of its nodes, once these are done."""
 
 T = TypeVar("T")
 
@@ -46,48 +46,48 @@ class RunStart:
 
     run: str
     digest: str
-    """SHA-256 of the submission, which is in the store; of a child run: of its parent's."""
+    """SHA-256 of the submission in the store. A child run has its parent's."""
     resumption: int = 1
     assume: str = ""
     paused: bool = False
     limits: dict[str, int] = field(default_factory=dict)
-    """Set by people while it ran; carried over when the history is cut."""
+    """Limits that users set while the run went on. Carried over when the history is cut."""
     since: dict[str, float] = field(default_factory=dict)
-    """wide node -> when its first group began, likewise."""
+    """Wide node -> the start of its first group. Carried over in the same way."""
     only: list[str] = field(default_factory=list)
-    """Nodes to go on with; what needs more than these waits for another resumption. Empty: everything goes on."""
+    """The nodes to resume. Nodes that need more wait for another resumption. Empty: all nodes."""
     bindings: dict[str, Any] = field(default_factory=dict)
-    """Of a child run: the values of its parent's stages that its inputs mention."""
+    """For a child run: the values of its parent's stages that its inputs mention."""
     steered: int = 0
-    """Of a child run: the number of the last ParentSteering; carried over when the history is cut."""
+    """For a child run: the number of the last ParentSteering. Carried over when the history is cut."""
 
 
 @dataclass
 class Steering:
-    """A request to change a run under way. It is bound to one execution, so that it takes effect once."""
+    """A request to change a running run. It is bound to one execution, so that it takes effect once."""
 
     action: Literal["pause", "unpause", "limit"]
     execution: str
     """Temporal's run id."""
     id: str
-    """The update's id: the server takes each only once."""
+    """The id of the update. The server accepts each id only once."""
     stage: str = ""
     concurrency: int = 0
 
 
 @dataclass
 class ParentSteering:
-    """What a parent run tells its child."""
+    """A parent run's message to its child."""
 
     action: Literal["pause", "unpause"]
     resumption: int
     number: int
-    """Counts up: a message that comes again changes nothing."""
+    """Counts up, so a repeated message changes nothing."""
 
 
 @dataclass
 class Ticket:
-    """What an activity was asked, which its answer repeats: an answer to another request counts for nothing."""
+    """The identity of a request to an activity. The answer repeats it; answers to other requests are ignored."""
 
     execution: str = ""
     """Temporal's run id."""
@@ -96,27 +96,27 @@ class Ticket:
 
 @dataclass
 class Opened:
-    """What the workflow needs to schedule: the graph without its data plane."""
+    """The workflow's data for scheduling: the graph without its data plane."""
 
     graph: str
     env: dict[str, Any]
     outputs: dict[str, Any]
     done: dict[str, str]
-    """node -> Summary of a node found closed."""
+    """Node -> Summary, for nodes found closed."""
     tells: bool = False
-    """Somebody wants to hear how the run ends."""
+    """True: the run's end must be published (a lifecycle event, or a record for a trigger)."""
     groups: dict[str, list[int]] = field(default_factory=dict)
-    """wide node -> its task groups that are not closed, as far as the plan knows how many there are."""
+    """Wide node -> its open task groups, if the plan knows their number."""
     seats: int = 0
     """Groups that drivers can take at once."""
     digest: str = ""
-    """Of the submission."""
+    """SHA-256 of the submission."""
     left: list[str] = field(default_factory=list)
-    """Nodes that this resumption leaves for another one; they are not in the graph."""
+    """Nodes that are left for another resumption and are not in the graph."""
     runs: dict[str, str] = field(default_factory=dict)
-    """node -> the child run that it is."""
+    """Node -> its child run."""
     ahead: int = 0
-    """Nodes that may follow another in one activity."""
+    """Maximum of further nodes in one activity."""
     ticket: Ticket = field(default_factory=Ticket)
 
 
@@ -126,19 +126,19 @@ class NodeOrder:
     node: str
     orders: str
     passed: list[str] = field(default_factory=list)
-    """Barriers passed since the last order, where somebody wants to hear of them."""
+    """Barriers passed since the last order, if lifecycle events are on."""
     group: int = -1
-    """A task group of the node; -1: the node itself."""
+    """The task group of the node. -1: the node itself."""
     since: float = 0.0
-    """Of a group: when the first one of its node began, in seconds since the epoch."""
+    """For a group: the start of its node's first group, in seconds since the epoch."""
     then: list[NodeOrder] = field(default_factory=list)
-    """For nodes that follow one another, as long as that is soon done."""
+    """Orders for following nodes, to run in the same activity while they end soon."""
     ticket: Ticket = field(default_factory=Ticket)
 
 
 @dataclass
 class Ending:
-    """How a run ended, for who wants to hear."""
+    """The end of a run, for its publication."""
 
     run: str
     resumption: int
@@ -151,33 +151,33 @@ class Ending:
 
 @dataclass
 class NodeReport:
-    """How a node's activity ended; exactly one is set, beside what it did before."""
+    """The end of a node's activity. Exactly one of the results is set; `before` may be set besides."""
 
     summary: str = ""
     problem: str = ""
     lost: list[str] = field(default_factory=list)
     stopped: bool = False
     groups: list[int] = field(default_factory=list)
-    """The node is wide, and these of its task groups are not closed."""
+    """The open task groups of a wide node."""
     closed: bool = False
-    """The task group is."""
+    """True: the task group is closed."""
     seats: int = 0
-    """With the two above: groups that drivers can take at once."""
+    """With `groups` or `closed`: groups that drivers can take at once."""
     size: int = 0
-    """With `groups`: partitions of one."""
+    """With `groups`: partitions in a group."""
     before: dict[str, str] = field(default_factory=dict)
-    """node -> Summary of those that were done before it."""
+    """Node -> Summary, for nodes that were done earlier in the activity."""
     ticket: Ticket = field(default_factory=Ticket)
 
     @classmethod
     def refused(cls, reason: str) -> NodeReport:
-        """What stands for a report that treadle did not write."""
+        """The replacement for a report that treadle did not write."""
         return cls(problem=pack(forged(reason)))
 
 
 @dataclass
 class Received:
-    """The answer of the activity that publishes how a run ended."""
+    """The answer of the activity that publishes a run's end."""
 
     @classmethod
     def refused(cls, reason: str) -> Received:  # noqa: ARG003  # nothing depends on the answer
@@ -185,7 +185,7 @@ class Received:
 
 
 def forged(reason: str) -> Problem:
-    """Why a node fails whose report treadle did not write."""
+    """The failure of a node whose report treadle did not write."""
     text = f"refused a message that came through Temporal: {reason}. Nothing of it was used; resume the run"
     return Problem(str(FailureClass.FORGED), text)
 
@@ -199,7 +199,7 @@ def unpack(text: str, kind: type[T]) -> T:
 
 
 def slim(graph: Graph) -> Graph:
-    """The graph as the scheduler needs it: no feeds, no operations, no bodies."""
+    """The parts of the graph that the scheduler needs: no feeds, operations or bodies."""
     return Graph(tuple(_slim_node(node) for node in graph.nodes), graph.outputs)
 
 

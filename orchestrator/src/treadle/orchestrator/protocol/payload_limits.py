@@ -1,4 +1,4 @@
-"""What crosses Temporal has to fit into a payload; the server would be asked again for ever to take what does not."""
+"""Size limits of messages in Temporal. The server would be asked for ever to accept a larger payload."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _FEWER = "Put stages into workflows of their own (`type: workflow`), or into a l
 
 
 def check_graph(graph: Graph) -> None:
-    """Raises UsageError for a workflow of too many stages."""
-    size = len(json.dumps(messages.pack(messages.slim(graph))))  # as a text in a document
+    """Raises UsageError for a workflow with too many stages."""
+    size = len(json.dumps(messages.pack(messages.slim(graph))))  # as a text within a document
     if size > PAYLOAD:
         text = f"the workflow is too large: what Temporal must know of its {len(graph.nodes):,} parts is {size:,} bytes"
         raise UsageError(f"{text}, and {PAYLOAD:,} are allowed", _FEWER)
 
 
 def check_opened(opened: Opened) -> Opened:
-    """What opening a run gives, if it fits. Raises UsageError."""
+    """The result of opening a run, if it fits. Raises UsageError otherwise."""
     if (size := _size(opened)) > PAYLOAD:
         text = f"the graph of the run, and the inputs that its conditions and outputs read, have {size:,} bytes"
         hint = f"{_FEWER} Give large inputs to stages, not to `outputs` or `when`."
@@ -34,7 +34,7 @@ def check_opened(opened: Opened) -> Opened:
 
 
 def bounded(report: NodeReport, node: str) -> NodeReport:
-    """The report, or that it is too large."""
+    """The report, or a failure when it is too large."""
     if (size := _size(report)) <= PAYLOAD:
         return report
     text = f"{node}: its state or outputs have {size:,} bytes, and {PAYLOAD:,} are allowed; keep large values in data"
@@ -42,12 +42,13 @@ def bounded(report: NodeReport, node: str) -> NodeReport:
 
 
 def is_small(report: NodeReport, share: int) -> bool:
-    """Whether something was done, and so many summaries like this one leave half of a payload to what is done next."""
-    return bool(report.summary) and len(json.dumps(report.summary)) <= PAYLOAD // (2 * share)  # as a text in a document
+    """Whether a node is done, and `share` summaries like this one leave half of a payload for the next nodes."""
+    return bool(report.summary) and len(json.dumps(report.summary)) <= PAYLOAD // (2 * share)  # text in a document
 
 
 def after(before: Mapping[str, str], report: NodeReport) -> NodeReport:
-    """The report, with what was done before it; if both do not fit, its node is left: it is found done next time."""
+    """The report with the summaries of earlier nodes. If it does not fit, the node is dropped, and is found done next
+    time."""
     whole = replace(report, before=dict(before))
     return whole if not before or _size(whole) <= PAYLOAD else NodeReport(stopped=True, before=dict(before))
 
