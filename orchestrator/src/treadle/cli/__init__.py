@@ -1,7 +1,7 @@
-"""The command line. stdout carries data, stderr everything else; exit codes are in docs/cli.md.
+"""The command line. stdout carries data, stderr all other output; docs/cli.md lists the exit codes.
 
-General layout: `commands` (all of them by their names), a module for each family of them, `common` (what all share) and
-`view` (what people see of runs). They import nothing heavy at their top, since every command pays for all of them.
+`commands` registers all commands by name. Each family of commands has a module; `common` holds the shared parts, and
+`view` presents runs. Modules import nothing slow at their top, because every command would pay for it.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import os
 
 
 def main() -> None:
-    """Entry point of `treadle`. Ctrl-C ends it without a traceback, also while modules are imported: hence within."""
+    """Entry point of `treadle`. The imports are inside, so that Ctrl-C during them also ends it without a traceback."""
     try:
         from .commands import execute
 
         execute()
     except KeyboardInterrupt:
-        os._exit(130)  # Exit.INTERRUPTED, which may not be there yet
+        os._exit(130)  # Exit.INTERRUPTED, which may not be imported yet

@@ -1,4 +1,4 @@
-"""Every command by its name, put together."""
+"""Registers every command by its name."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SECTIONS = {
 
 
 class Commands(TyperGroup):
-    """Commands by what one wants to do. Rich would do it too, and take a quarter of a second to be imported."""
+    """Groups commands by purpose. Rich could do this too, but its import takes a quarter of a second."""
 
     def invoke(self, ctx: Any) -> Any:
         with reported():
@@ -60,7 +60,8 @@ class Commands(TyperGroup):
                 formatter.write_dl([(name, command.get_short_help_str(300)) for name, command in known])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """`deploy lambda`, `undeploy lambda` and their like are commands of their own, unless a file has that name."""
+        """Resolve `deploy lambda`, `undeploy lambda` and the like to commands of their own, unless a file has that
+        name."""
         name = "-".join(args[:2])
         if args[:1] in (["deploy"], ["undeploy"]) and name in self.commands and not Path(args[1]).exists():
             found = _readable(self.commands[name])
@@ -70,8 +71,8 @@ class Commands(TyperGroup):
 
 
 def _readable(command: Any) -> Any:
-    """The command, whose help leaves out types in Python's words, which stand behind arguments, and variables that are
-    named by the rule which the help of all commands states."""
+    """Simplify the command's help: no Python types after arguments, and no environment variables that follow the rule
+    stated in the help of all commands."""
     for parameter in command.params:
         parameter.show_envvar = bool(getattr(parameter, "envvar", None))
         if parameter.param_type_name == "argument":
@@ -152,10 +153,10 @@ def treadle(
 
 
 def execute() -> NoReturn:
-    """Do what the command line says, and end the process.
+    """Run the command line and end the process.
 
-    At once: threads of native libraries may still run, and one that calls into an interpreter half gone kills the
-    process after its work was done.
+    The process ends at once. Threads of native libraries may still run, and a thread that calls into a half-finalised
+    interpreter would kill the process after its work was done.
     """
     try:
         app()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Outcome(Struct):
-    """What a deploy did, or would do, to one workflow."""
+    """The changes that a deploy made, or would make, to one workflow."""
 
     workflow: str
     version: int
@@ -37,9 +37,9 @@ class Outcome(Struct):
     """`new`, `changed`, `unchanged` or `undeployed`."""
     triggers: list[TriggerChange]
     paused: list[str]
-    """Triggers that rest."""
+    """Paused triggers."""
     groups: list[str] = []
-    """Consumer groups in Kafka of triggers that are removed: nothing reads in them any more."""
+    """Kafka consumer groups of removed triggers, which no reader uses any more."""
 
 
 def deploy(
@@ -86,7 +86,7 @@ def undeploy(
     _print(done, schedules, output, dry_run=dry_run)
 
 
-# -- what is to be deployed ----------------------------------------------------------------------------------------
+# -- candidates for deployment --------------------------------------------------------------------------------------
 
 
 def candidate(env: Environment, file: Path) -> Candidate:
@@ -107,7 +107,7 @@ def candidate(env: Environment, file: Path) -> Candidate:
 
 
 def _check_executors(env: Environment, loaded: Loaded) -> None:
-    """The rest of what executors may refuse depends on the inputs: then the run says it."""
+    """Check that the named executors exist. Other checks depend on the inputs and happen when a run starts."""
     from treadle.orchestrator.executor_registry.registry import open_places
     from treadle.orchestrator.planner.placement import Refused
     from treadle.orchestrator.planner.subworkflows import check_named
@@ -172,17 +172,17 @@ def _deploy(
     if dry_run:
         version = before.version if before and same else draft.version
         return Outcome(draft.workflow, version, did, changes, sorted(resting))
-    for trigger in resting:  # before the version is there, so that nothing starts in between
+    for trigger in resting:  # before the version exists, so that no event starts a run in between
         env.registry.pause(draft.workflow, trigger, "deployed with --paused")
     deployed = env.registry.deploy(candidate, lambda older: _begins(env, draft, older))
-    for one in changes:  # and after it, since until then the trigger is served
+    for one in changes:  # after the version exists: until then the trigger is served
         if one.did == "removed":
             env.registry.unpause(draft.workflow, one.trigger)
     return Outcome(draft.workflow, deployed.version, did, changes, sorted(resting), _groups(env, before, changes))
 
 
 def _begins(env: Environment, draft: Deployment, before: Deployment | None) -> dict[str, tuple[Position, ...]]:
-    """Where each trigger of a new version begins in its topics. Raises Unreachable, UsageError."""
+    """The start position of each trigger of a new version in its topics. Raises Unreachable, UsageError."""
     from treadle.triggers.kafka.offsets import KafkaPositions
     from treadle.triggers.kafka.reader_settings import reading_of
 
@@ -205,7 +205,7 @@ def _undeploy(env: Environment, deployment: Deployment, dry_run: bool) -> Outcom
 
 
 def _groups(env: Environment, before: Deployment | None, changes: Sequence[TriggerChange]) -> list[str]:
-    """The consumer groups of the triggers of `before` that are removed."""
+    """The consumer groups of removed triggers of `before`."""
     from treadle.triggers.kafka.matching import lineage
     from treadle.triggers.kafka.offsets import group_of
     from treadle.triggers.kafka.reader_settings import reading_of
@@ -224,7 +224,8 @@ def _has_schedules(done: Sequence[Outcome]) -> bool:
 
 
 def reconcile(env: Environment) -> list[Change]:
-    """Make Temporal's Schedules those of the deployed triggers. What is deployed stays so when Temporal is away."""
+    """Make Temporal's Schedules match the deployed triggers. If Temporal is unreachable, the deployment remains in
+    effect."""
     from treadle.triggers.schedules.reconcile import Schedules
 
     async def work(client: Client) -> list[Change]:
@@ -238,7 +239,7 @@ def reconcile(env: Environment) -> list[Change]:
 
 
 def advise_restart(env: Environment) -> None:
-    """Name the services that have read the profile before it was changed."""
+    """Name the services that read the profile before it was changed."""
     import time
 
     from treadle.triggers.profile_reload import ServiceProfiles
@@ -247,7 +248,7 @@ def advise_restart(env: Environment) -> None:
         advise(f"the service {name} works with the profile as it was when it started. Restart it: treadle triggers")
 
 
-# -- telling -------------------------------------------------------------------------------------------------------
+# -- output ---------------------------------------------------------------------------------------------------------
 
 
 def _print(done: Sequence[Outcome], schedules: Sequence[Change], output: str, *, dry_run: bool) -> None:

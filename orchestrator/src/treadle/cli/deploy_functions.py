@@ -1,6 +1,6 @@
-"""deploy and undeploy of lambda and openwhisk: the functions that tasks of an executor run in.
+"""deploy and undeploy of lambda and openwhisk: the functions in which an executor's tasks run.
 
-`lambda` is a word of these commands and no file: commands of their own, which the command line finds first.
+`lambda` is a keyword of these commands, not a file. They are separate commands, which the command line resolves first.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def _openwhisk(
 def _say_hello(
     env: Environment, provider: Provider, executor: str | None, settings: LambdaSettings | OpenWhiskSettings
 ) -> None:
-    """Print what was tried and how long it took. Raises UsageError for the first thing that was refused."""
+    """Print each step and its duration. Raises UsageError for the first step that was refused."""
     import asyncio
 
     from treadle.orchestrator.deployment.hello import say_hello
@@ -226,11 +226,11 @@ def _listed(actions: str | list[str]) -> list[str]:
     return [actions] if isinstance(actions, str) else actions
 
 
-# -- what is asked for ----------
+# -- requests ----------
 
 
 def _settings(env: Environment, provider: Provider, executor: str | None) -> Any:
-    """The table of the executor. Raises UsageError when it is not clear which one is meant, or none is."""
+    """The settings in the executor's table. Raises UsageError if no table fits, or several do."""
     from treadle.orchestrator.executor_registry.builtin_executors import KINDS
 
     table = env.profile.executors[_table_name(env, provider, executor)]
@@ -271,7 +271,7 @@ def _request(
 
 
 def _bare_request(env: Environment, settings: LambdaSettings | OpenWhiskSettings, prefix: str) -> Request:
-    """Enough to remove what was deployed: without package and secrets."""
+    """A request without package and secrets, sufficient to remove a deployment."""
     from treadle.orchestrator.deployment.owner import owner_of
     from treadle.orchestrator.deployment.request import Request
 
@@ -281,7 +281,7 @@ def _bare_request(env: Environment, settings: LambdaSettings | OpenWhiskSettings
 
 
 def _region(provider: Provider, profile: Profile) -> dict[str, str]:
-    """Lambda sets it itself, and refuses it among variables."""
+    """The region variable. Lambda sets it itself, and rejects it in a request."""
     return {"AWS_REGION": profile.region} if provider == "openwhisk" and profile.region else {}
 
 
@@ -291,7 +291,7 @@ def _entry(provider: Provider) -> dict[str, bytes]:
     return ENTRY if provider == "openwhisk" else {}
 
 
-# -- files instead ----------
+# -- output to files ----------
 
 
 def _write_image(
@@ -310,7 +310,7 @@ def _write_template(request: Request, settings: LambdaSettings, file: Path) -> N
 
     from treadle.orchestrator.deployment.cloudformation import template
 
-    made = json.loads(json.dumps(template(request, settings.deploy)))  # without parts in common: no YAML aliases
+    made = json.loads(json.dumps(template(request, settings.deploy)))  # without shared objects: no YAML aliases
     text = yaml.safe_dump(made, sort_keys=False, width=120)
     zipped = file.with_suffix(".zip")
     with writing():
@@ -320,7 +320,7 @@ def _write_template(request: Request, settings: LambdaSettings, file: Path) -> N
     complain(f"{file}, and the package in {zipped}" if request.package else str(file))
 
 
-# -- telling ----------
+# -- output ----------
 
 
 def _print(

@@ -1,4 +1,4 @@
-"""dlq: events that could start no run, why, and another try for them."""
+"""dlq: dead letters, which are events that could not start a run. Shows their reasons and replays them."""
 
 from __future__ import annotations
 
@@ -143,7 +143,8 @@ def _chosen(
     every: bool,
     again: bool,
 ) -> list[Letter]:
-    """Those that are named; else those that wait, and with `again` those that were replayed, as the options choose."""
+    """The named letters. Otherwise the waiting letters that the options select, and with `again` the replayed ones
+    too."""
     if bool(ids) == bool(every or trigger or reason):
         raise UsageError("name the letters", "By ID...; or choose them: --trigger, --reason, or --all.")
     if ids:
@@ -169,7 +170,7 @@ def _print(outcomes: list[dict[str, Any]], output: str) -> None:
 
 
 def _replayed(env: Environment, letters: list[Letter], *, again: bool, dry_run: bool) -> list[dict[str, Any]]:
-    """What became of each letter; the keys are stable: letter, did, run, reason."""
+    """The outcome of each letter; the keys are stable: letter, did, run, reason."""
     from treadle.triggers.dead_letter_replay import orders
     from treadle.triggers.kafka.payloads import Payloads
 
@@ -214,7 +215,7 @@ def _outcome(letter: Letter, did: str, run: str = "", reason: str = "") -> dict[
     return {"letter": letter.id, "did": did, "run": run, "reason": reason}
 
 
-# -- showing them --------------------------------------------------------------------------------------------------
+# -- output ---------------------------------------------------------------------------------------------------------
 
 
 def _brief(letter: Letter, outcome: Outcome | None) -> dict[str, Any]:
@@ -224,7 +225,7 @@ def _brief(letter: Letter, outcome: Outcome | None) -> dict[str, Any]:
 
 
 def _full(letter: Letter, outcome: Outcome | None) -> dict[str, Any]:
-    """Bytes as text, with what is no UTF-8 escaped."""
+    """A letter with its bytes as text; bytes that are not UTF-8 are escaped."""
     import msgspec
 
     from treadle.triggers.kafka.dead_letters import DeadLetter

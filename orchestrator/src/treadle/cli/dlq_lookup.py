@@ -1,4 +1,4 @@
-"""Finding dead letters of every kind, and what became of them. A cluster that refuses hides no other one's letters."""
+"""Finds dead letters of every kind, and their outcomes. An error of one cluster does not hide letters of another."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Letters:
         self._env = env
         self._outcomes: dict[str, Outcomes] = {}
         self.problems: dict[str, TreadleError] = {}
-        """Connection, or trigger -> why its letters could not be read."""
+        """Connection or trigger -> the error of reading its letters."""
 
     def of(self, target: str | None, reason: str | None) -> Iterator[Letter]:
-        """Of one deployed trigger, or of all; whose reason holds a text. Raises NoSuchDeployment."""
+        """The letters of one deployed trigger, or of all, whose reason contains a text. Raises NoSuchDeployment."""
         if target:
             places = [found(self._env, target)]
         else:
@@ -41,7 +41,7 @@ class Letters:
                     yield letter
 
     def named(self, ids: Sequence[str]) -> list[Letter]:
-        """The letters of these ids, in their order; every topic is read once. Raises MissingError."""
+        """The letters with these ids, in their order; every topic is read once. Raises MissingError."""
         known = {one.id: one for one in self.of(None, None) if one.id in ids}
         for id in ids:
             if id not in known:
@@ -50,16 +50,16 @@ class Letters:
         return [known[id] for id in ids]
 
     def complete(self) -> None:
-        """Raises the error of the first place whose letters could not be read."""
+        """Raises the first error of reading letters."""
         for problem in self.problems.values():
             raise problem
 
     def outcome(self, letter: Letter) -> Outcome | None:
-        """What became of it; None: nothing yet."""
+        """The outcome of the letter; None: it waits."""
         return self._of(letter.trigger).find(letter)
 
     def mark(self, letter: Letter, did: str, runs: Sequence[str] = ()) -> None:
-        """It was `replayed` or `dropped`."""
+        """Record that the letter was `replayed` or `dropped`."""
         from treadle.triggers.dead_letter_status import Outcome
 
         outcome = Outcome("replayed" if did == "replayed" else "dropped", time.time(), tuple(runs))

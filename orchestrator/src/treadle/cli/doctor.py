@@ -1,4 +1,4 @@
-"""doctor: whether everything a run needs is there."""
+"""doctor: checks the prerequisites of a run."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from treadle.executors.interface import Capabilities
 
 SHARED_MEMORY_LEAST = 256 << 20
-"""Bytes; Docker gives 64 MiB unless told otherwise."""
+"""Bytes; Docker's default is 64 MiB."""
 HOME_LEAST = 16 << 20
-"""Bytes; a new database and the ledger of a small run take about half of it."""
+"""Bytes; a new database and the ledger of a small run need about half of it."""
 _PARTS = (
     "treadle-orchestrator",
     "treadle-dsl",
@@ -175,7 +175,7 @@ async def _retention(client: Client) -> float | None:
 
 
 def _store(env: Environment) -> Iterator[Check]:
-    """Create-if-absent is what the ledger stands on; a store that says yes twice loses work."""
+    """Check create-if-absent, on which the ledger depends: a store that confirms two creations loses work."""
     name = f"doctor/{secrets.token_hex(8)}"
     store = env.store
     try:
@@ -190,7 +190,7 @@ def _store(env: Environment) -> Iterator[Check]:
 
 
 def _executors(env: Environment) -> Iterator[Check]:
-    """Whether each table is right; nothing is started or called."""
+    """Check each executor's table. Starts and calls nothing."""
     from treadle.orchestrator.executor_registry.registry import open_places
 
     places = open_places(env.home, env.profile)
@@ -207,7 +207,8 @@ def _executors(env: Environment) -> Iterator[Check]:
 
 
 def _whose(can: Capabilities) -> str:
-    """Of a local executor without a setting an attempt may take all that the machine has."""
+    """Whether the memory limit holds for each attempt or for all together. Attempts of a local executor without a
+    setting share the machine's memory."""
     from treadle.executors.memory_limit import host_memory
 
     alone = can.slots == 1 or can.name != "local" or can.memory_limit < host_memory()

@@ -1,4 +1,4 @@
-"""doctor, for triggers: what the promise of one run for each event stands on."""
+"""doctor, for triggers: checks the prerequisites of exactly one run for each event."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from treadle.triggers.kafka.offsets import KafkaPositions
 
 RETENTION_REFUSED, RETENTION_LEAST = 3.0, 7.0
-"""Days. An event that is delivered again after its run was forgotten starts a second one; and a run that is no longer
-listed cannot be resumed."""
+"""Days. An event that is delivered again after Temporal has forgotten its run starts a second one. A run that is no
+longer listed cannot be resumed."""
 
 
 class Check(Struct, frozen=True):
-    """One thing looked at."""
+    """The result of one check."""
 
     name: str
     state: Literal["ok", "warning", "failed"]
@@ -36,7 +36,7 @@ def triggers_deployed(env: Environment) -> int:
 
 
 def retention(days: float, triggers: int) -> Check:
-    """Of closed runs in the namespace."""
+    """Check the retention of closed runs in the namespace."""
     if days < RETENTION_REFUSED and triggers:
         hint = f"Triggers need {RETENTION_REFUSED:g} days, better {RETENTION_LEAST:g}: an event that comes again after "
         hint += "its run was forgotten starts a second one.\nChange it: temporal operator namespace update --retention"
@@ -47,7 +47,7 @@ def retention(days: float, triggers: int) -> Check:
 
 
 async def search_attribute(client: Client, triggers: int) -> Check:
-    """By which runs of a trigger are counted."""
+    """Check the search attribute, which counts the runs of a trigger."""
     from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
     from temporalio.service import RPCError
 
@@ -66,7 +66,7 @@ async def search_attribute(client: Client, triggers: int) -> Check:
 
 
 def kafka(env: Environment) -> Iterator[Check]:
-    """Whether each connection of the profile answers, and lets deployed triggers do what they need."""
+    """Check that each connection of the profile responds, and grants deployed triggers their rights."""
     names = sorted(env.profile.kafka)
     if not names:
         return
@@ -88,7 +88,7 @@ def kafka(env: Environment) -> Iterator[Check]:
 
 
 def _rights(env: Environment, positions: KafkaPositions, broken: set[str]) -> Iterator[Check]:
-    """Of deployed triggers that read topics, but for connections that do not answer."""
+    """Check the rights of deployed triggers that read topics, except on connections that do not respond."""
     from treadle.triggers.kafka.reader_settings import reading_of
 
     for deployment in env.registry.deployments():
@@ -105,7 +105,7 @@ def _rights(env: Environment, positions: KafkaPositions, broken: set[str]) -> It
 
 
 def hooks(env: Environment) -> Iterator[Check]:
-    """Whether the secrets are there that callers of deployed hooks sign with."""
+    """Check that the secrets for signatures of deployed webhooks exist."""
     from treadle.dsl.triggers import ObjectTrigger, WebhookTrigger
 
     for deployment in env.registry.deployments():

@@ -1,4 +1,4 @@
-"""gc: give back what runs that are long over hold in the store."""
+"""gc: removes the stored data of runs that ended long ago."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def gc(
 
 
 def _cached(env: Environment, *, dry_run: bool) -> tuple[int, dict[str, set[str]]]:
-    """How many results are too old, which are removed first, and whose blocks the others consist of."""
+    """Remove expired cache entries. Returns their number, and for each run its segments whose blocks other entries
+    use."""
     from treadle.orchestrator.reuse.cache_entries import Entries, lent_segments
 
     entries, now = Entries(env.store, env.key), time.time()
@@ -62,7 +63,7 @@ def _cached(env: Environment, *, dry_run: bool) -> tuple[int, dict[str, set[str]
 
 
 def _read(entries: Entries, key: str) -> Entry | None:
-    """None: it is gone since, or nobody here can take it over, so that it needs no blocks."""
+    """None: it has been removed, or this deployment cannot use it, so it needs no blocks."""
     try:
         return entries.read(key)
     except MissingError:
@@ -75,7 +76,7 @@ def _read(entries: Entries, key: str) -> Entry | None:
 async def _needless(
     runs: Runs, before: float, lent: dict[str, set[str]]
 ) -> tuple[list[ObjectInfo], dict[str, set[str]]]:
-    """What can go; run -> the names of what stays of it, though it goes."""
+    """The objects to remove; run -> names of its objects that are kept."""
     from treadle.client.client import NoSuchRun
     from treadle.client.garbage_collection import ROOT, leftovers, needless, separated
 

@@ -1,4 +1,4 @@
-"""schema and init: what one needs to write a workflow."""
+"""schema and init: the files needed to write a workflow."""
 
 from __future__ import annotations
 

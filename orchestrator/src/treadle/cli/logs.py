@@ -1,4 +1,4 @@
-"""logs and result: what attempts said, and what a run left."""
+"""logs and result: the output of attempts, and the outputs of a run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from treadle.orchestrator.dispatcher.ledger.attempt_records import AttemptRecord
 
 FOLLOW = 0.5
-"""Seconds between two looks."""
+"""Seconds between two reads."""
 
 
 def logs(
@@ -58,7 +58,7 @@ def logs(
 def _reader(
     env: Environment, run: str, stage: str | None, partition: int | None, attempt: int | None
 ) -> Callable[[], list[AttemptRecord]]:
-    """What gives the records that were asked for and are new. Raises UsageError for a stage that is not there."""
+    """A function that returns the requested records that are new. Raises UsageError for an unknown stage."""
     from treadle.orchestrator.plan.plan import Plan
 
     from .view.attempt_logs import LogFollower, chosen, nodes_of
@@ -73,7 +73,7 @@ def _reader(
 
 
 def _print_logs(records: list[AttemptRecord], output: str, among: str) -> None:
-    """`among`: which records they are, in words, if not all."""
+    """`among`: a description of the requested records, if not all."""
     from .view.attempt_logs import group_lines, grouped, lines_of
 
     if output == "json":

@@ -1,4 +1,4 @@
-"""validate and plan: everything that can be known before a run."""
+"""validate and plan: checks and predictions before a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""report: a page that shows what a run did."""
+"""report: an HTML page about a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""rerun: a new run of what another run was."""
+"""rerun: starts a new run from the submission of an earlier one."""
 
 from __future__ import annotations
 
@@ -50,9 +50,10 @@ def rerun(
 
 
 def prepare_again(env: Environment, known: Submission, given: Given, *, cache: bool) -> Prepared:
-    """A new run of the same: its code is the old run's, and nothing is imported. Raises InvalidInputs, UsageError.
+    """Prepare a new run with the code of the old one; nothing is imported. Raises InvalidInputs, UsageError.
 
-    Without `cache` it takes nothing over from other runs. What an event started may touch what the profile allows now.
+    Without `cache` it reuses no results of other runs. A run that an event started may access the URIs that the profile
+    allows now.
     """
     from msgspec import UNSET
     from msgspec.structs import replace

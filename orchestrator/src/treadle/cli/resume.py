@@ -1,4 +1,4 @@
-"""resume: go on with a run from what it has committed."""
+"""resume: continues a run from its committed partitions."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def resume(
 async def _resume(
     env: Environment, runs: Runs, run: str, assume: str, how: Watching | None, only: Sequence[str] = ()
 ) -> Exit:
-    view = await runs.view(run)  # before there is a driver, which may bring the run to its end at once
+    view = await runs.view(run)  # read before a driver exists, which may finish the run at once
     if view.state == "succeeded":
         complain(f"run {run} has succeeded already; there is nothing to go on with")
         print_outputs((await runs.end(run)).outputs)
@@ -111,7 +111,7 @@ async def _resume(
 
 
 async def _mend(env: Environment, runs: Runs, run: str) -> None:
-    """Replace damaged objects of a run that is over, if they follow from others, and name them."""
+    """Replace damaged objects of an ended run if they can be derived from others, and name them."""
     from treadle.orchestrator.reuse.repair import mend
 
     view = await runs.view(run)
@@ -123,7 +123,8 @@ async def _mend(env: Environment, runs: Runs, run: str) -> None:
 
 
 def _have_driver(env: Environment, view: RunView) -> str:
-    """Have a driver of the run's environment; the queue on which the run goes on. Raises EnvironmentGone."""
+    """Ensure a driver for the run's environment; return the queue on which the run continues. Raises
+    EnvironmentGone."""
     from treadle.orchestrator.embedded.python_environments import EnvironmentGone, other_environment
 
     if not env.profile.embedded:
@@ -144,7 +145,7 @@ def _have_driver(env: Environment, view: RunView) -> str:
 
 
 async def _take_back(env: Environment, runs: Runs, run: str, stage: str) -> None:
-    """Let the run forget what it made of a stage and of what comes after it. Raises UsageError."""
+    """Discard the run's results of a stage and of later stages. Raises UsageError."""
     from treadle.orchestrator.plan.plan import Plan
     from treadle.orchestrator.reuse.stage_rerun import take_back
 
@@ -156,7 +157,7 @@ async def _take_back(env: Environment, runs: Runs, run: str, stage: str) -> None
 
 
 async def _failed(env: Environment, runs: Runs, run: str) -> list[str]:
-    """The nodes that have failed for good. Raises UsageError."""
+    """The nodes that failed permanently. Raises UsageError."""
     from .view.progress import Painter
 
     view = await _ended(runs, run, "--only-failed")
@@ -183,7 +184,7 @@ async def _ended(runs: Runs, run: str, option: str, stage: str = "") -> RunView:
 
 
 async def _as_asked(runs: Runs, run: str, code: Exit) -> Exit:
-    """The run has not succeeded, but what was asked for has."""
+    """The exit code: success if the run failed only because of stages that were excluded from it."""
     from treadle.orchestrator.protocol.messages import LEFT
 
     view = await runs.view(run)
@@ -201,7 +202,7 @@ def _open_words(run: str, view: RunView, alone: bool) -> str:
 async def _given(
     env: Environment, runs: Runs, run: str, file: Path | None, pairs: list[str] | None, inputs: Path | None
 ) -> Prepared:
-    """What the run would be if it were submitted now."""
+    """The submission that the run would have if it were submitted now."""
     if file is None:
         raise UsageError("inputs of a run cannot change", "Start a new run; or compare by --file FILE.")
     known = await runs.submission(run)
@@ -210,7 +211,7 @@ async def _given(
 
 
 async def _check_same(env: Environment, runs: Runs, run: str, now: Prepared) -> None:
-    """Raises RunConflict, naming what changed."""
+    """Raises RunConflict that names the changes."""
     from treadle.client.client import RunConflict
     from treadle.orchestrator.run_store.run_files import same_workflow
 
@@ -234,7 +235,8 @@ def _text(value: object) -> str:
 async def _explain(
     env: Environment, runs: Runs, run: str, now: Prepared | None, begin: str, only: Sequence[str]
 ) -> Exit:
-    """What is kept and what runs, and what changed since: in the files given, or in the input files."""
+    """Print the nodes that are kept and that run again, and the changes since, in the given files or in the input
+    files."""
     from .view.progress import Painter
     from .view.reuse_text import changes
     from .view.watch_output import label
@@ -263,7 +265,7 @@ async def _explain(
 
 
 def _again(env: Environment, run: str, stage: str) -> list[str]:
-    """The paths of the nodes that `--from` would have run again."""
+    """The paths of the nodes that `--from` would run again."""
     from treadle.orchestrator.plan.plan import Plan
     from treadle.orchestrator.reuse.stage_rerun import again
 

@@ -1,4 +1,4 @@
-"""run, submit: from a file to a run under way."""
+"""run, submit: start a run from a file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Given:
-    """What a command gives a new run."""
+    """The options that describe a new run."""
 
     input: InputOption = None
     inputs: InputsOption = None
@@ -46,13 +46,13 @@ class Given:
     executor: ExecutorOption = None
 
     def values(self) -> dict[str, Any]:
-        """Of the workflow's inputs. Raises UsageError."""
+        """The values of the workflow's inputs. Raises UsageError."""
         from .common.documents import read_inputs
 
         return read_inputs(self.input, self.inputs)
 
     def run(self, workflow: str) -> str:
-        """The id. Raises UsageError for one that cannot be."""
+        """The run id. Raises UsageError for an invalid one."""
         from treadle.client.submission import RUN_ID, new_run_id
 
         if not self.id:
@@ -65,7 +65,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Starting:
-    """How a new run starts, if it does. Raises UsageError for a delay that is no duration."""
+    """How a new run starts. Raises UsageError for an invalid delay."""
 
     if_exists: Annotated[
         Literal["fail", "use", "terminate"],
@@ -85,9 +85,9 @@ class Starting:
 
 
 def prepare_file(env: Environment, file: Path, given: Given, site: Site | None = None) -> Prepared:
-    """Everything checked and planned, nothing started. Raises InvalidDocument, InvalidInputs, UsageError.
+    """Check and plan without starting. Raises InvalidDocument, InvalidInputs, UsageError.
 
-    `site`: in place of what the profile has.
+    `site` replaces the resources of the profile.
     """
     from treadle.client.submission import prepare
     from treadle.dsl.validation.inputs import resolve_inputs
@@ -117,7 +117,7 @@ def prepare_file(env: Environment, file: Path, given: Given, site: Site | None =
 
 
 def prepare_deployed(env: Environment, name: str, given: Given) -> Prepared:
-    """A run of a deployed workflow: its code comes from the registry, nothing is imported here.
+    """Prepare a run of a deployed workflow: its code comes from the registry, nothing is imported here.
 
     Raises NoSuchDeployment, InvalidInputs, UsageError.
     """
@@ -139,20 +139,20 @@ def prepare_deployed(env: Environment, name: str, given: Given) -> Prepared:
 
 
 def _with_ending(text: Path) -> str:
-    """The file that was perhaps meant, without its ending; else nothing."""
+    """The file with this name plus an ending, if there is one; otherwise an empty text."""
     found = [each for ending in (".yaml", ".yml", ".py") if (each := text.with_name(text.name + ending)).is_file()]
     return str(found[0]) if found else ""
 
 
 def _is_name(text: Path) -> bool:
-    """Whether `submit` is given a deployed workflow and not a file: a file has an ending, or is there."""
+    """Whether the argument names a deployed workflow: a file has an ending, or exists."""
     import re
 
     return bool(re.fullmatch(r"[a-z][A-Za-z0-9_]*(@.*)?", str(text))) and not text.exists()
 
 
 def positioned(error: Refused, document: Document) -> UsageError:
-    """The refusal with the place in the document that is its reason, as editors and terminals make links of."""
+    """The refusal with its place in the document, which editors and terminals show as a link."""
     for whole in error.paths:
         there, path = _file_of(document, whole)
         if path in there.places:
@@ -162,14 +162,14 @@ def positioned(error: Refused, document: Document) -> UsageError:
 
 
 def _file_of(document: Document, path: tuple[str, ...]) -> tuple[Document, tuple[str, ...]]:
-    """The document, of those that belong together, that has the place, and the path in there."""
+    """The document, or its nested document, that contains the path; and the path in it."""
     if path[2:3] == ("uses",) and path[1] in document.children:
         return _file_of(document.children[path[1]], path[3:])
     return document, path
 
 
 async def start(env: Environment, runs: Runs, prepared: Prepared, begin: Starting) -> str:
-    """Start the run; its id."""
+    """Start the run; return its id."""
     if begin.delay is None:
         await asyncio.to_thread(check_places, prepared)
     started = await runs.submit(prepared, if_exists=begin.if_exists, start_delay=begin.delay)
@@ -181,21 +181,21 @@ async def start(env: Environment, runs: Runs, prepared: Prepared, begin: Startin
 
 
 async def say_when_alone(env: Environment, runs: Runs) -> None:
-    """On the embedded default there is a driver by now."""
+    """Print a hint if no driver serves the queue. The embedded default has a driver at this point."""
     if not env.profile.embedded and not await runs.drivers():
         advise(f"no driver serves the queue {env.profile.queue} now; the run waits for one: treadle worker")
 
 
 def check_places(prepared: Prepared) -> None:
-    """Raises UsageError when an output is another run's: not only once the stage has its turn. Blocking."""
+    """Raises UsageError when an output location belongs to another run, before any stage starts. Blocking."""
     from treadle.orchestrator.dispatcher.tasks.outputs import check
 
-    with suppress(StoreError):  # this machine does not reach the place, and need not
+    with suppress(StoreError):  # this machine cannot reach the location, and need not
         check(prepared.plan.graph, prepared.submission.run)
 
 
 def show_dry_run(prepared: Prepared) -> None:
-    """The plan on stderr, so that scripts may pass --dry-run where they expect a run id. Raises UsageError."""
+    """Print the plan to stderr, because scripts expect a run id on stdout. Raises UsageError."""
     check_places(prepared)
     show_plan(prepared.plan, stderr=True)
     complain(f"would start run {prepared.submission.run}; nothing was started")

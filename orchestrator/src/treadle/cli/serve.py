@@ -85,7 +85,7 @@ def triggers(
 
 
 async def _serve_triggers(env: Environment, client: Client, name: str, *, measured: bool) -> None:
-    """Until SIGTERM or SIGINT; then in order. `measured`: metrics are served."""
+    """Serve until SIGTERM or SIGINT, then shut down in order. `measured`: metrics are served."""
     import signal
 
     from treadle.orchestrator.reuse.cache_entries import Entries
@@ -120,7 +120,7 @@ async def _serve_triggers(env: Environment, client: Client, name: str, *, measur
 
 
 async def _keep_driver(env: Environment) -> None:
-    """On the embedded default runs need the driver of this environment: a new one when it is gone."""
+    """Replace a lost driver of the embedded default, which the started runs need."""
     from treadle.primitives.errors import TreadleError
 
     while True:
@@ -133,7 +133,7 @@ async def _keep_driver(env: Environment) -> None:
 
 
 _LOOK = 10.0
-"""Seconds between two looks at the driver."""
+"""Seconds between two checks of the driver."""
 
 
 dev = typer.Typer(
@@ -195,7 +195,7 @@ def _need_embedded(env: Environment) -> None:
 
 
 def _up(env: Environment) -> Status:
-    """With the web UI: a server that runs without is replaced, which its runs survive."""
+    """Start with the web UI. A running server without it is replaced; its runs continue."""
     from treadle.orchestrator import embedded
 
     server = embedded.running_server(env.home)

@@ -1,4 +1,4 @@
-"""show and list: what a run has done and left, what runs there are."""
+"""show and list: the state and results of a run, and the list of runs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def show(
 
 
 async def describe(env: Environment, runs: Runs, run: str, *, cost: bool = False) -> dict[str, Any]:
-    """Everything that `show` knows. The keys are stable; `cost` is null unless it was asked for."""
+    """The full data of `show`. The keys are stable; `cost` is null unless requested."""
     from .view.attempt_logs import LogFollower, grouped
     from .view.costs import spent_by
     from .view.progress import Painter
@@ -101,7 +101,7 @@ def _about(view: RunView, end: RunEnd | None) -> dict[str, Any]:
 
 
 def _untold(files: RunFiles) -> list[dict[str, Any]]:
-    """Lifecycle events that nobody took, oldest first."""
+    """Lifecycle events that were not delivered, oldest first."""
     from treadle.orchestrator.lifecycle.undelivered import untold_of
 
     found = untold_of(files)
@@ -156,7 +156,7 @@ def _error_lines(about: dict[str, Any], wide: bool) -> list[str]:
 
 
 def _untold_lines(untold: list[dict[str, Any]], wide: bool) -> list[str]:
-    """All of them, or how many there are of each reason."""
+    """All undelivered events, or their number for each reason."""
     if not untold:
         return []
     if wide:
@@ -249,7 +249,7 @@ def _print_list(found: list[RunView]) -> None:
 
 
 def _prefix(trigger: str) -> str:
-    """What ids of the trigger's runs begin with. Raises UsageError."""
+    """The prefix of the ids of the trigger's runs. Raises UsageError."""
     import re
 
     from treadle.triggers.run_ids import run_prefix

@@ -1,4 +1,4 @@
-"""cancel, terminate, pause, unpause, limit: what people ask of a run under way."""
+"""cancel, terminate, pause, unpause, limit: commands for a running run."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _update(
 
 
 def _steer(env: Environment, run: str, ask: Ask) -> None:
-    """Do it to an open run; one that is over is refused, since what was asked cannot happen."""
+    """Apply `ask` to an open run. Raises UsageError if the run is over."""
 
     async def work(runs: Runs) -> None:
         name = await run_to_change(runs, run)
@@ -110,7 +110,7 @@ def _ended(state: str) -> str:
 
 
 def _confirm(question: str, yes: bool) -> None:
-    """Only a terminal is asked."""
+    """Ask for confirmation on a terminal. Raises UsageError if the user declines."""
     if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
     if not typer.confirm(question, err=True):

@@ -1,4 +1,4 @@
-"""trigger list, show, pause, unpause: what is deployed, how it does, and whether it rests."""
+"""trigger list, show, pause, unpause: deployed triggers and their state."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ trigger = typer.Typer(
 TargetArgument = Annotated[str, typer.Argument(help="Such as orders.live.", metavar="WORKFLOW.TRIGGER")]
 
 
-# -- look ----------------------------------------------------------------------------------------------------------
+# -- list and show --------------------------------------------------------------------------------------------------
 
 
 @trigger.command("list")
@@ -60,7 +60,7 @@ def list_(
 
 
 def _statuses(env: Environment) -> dict[str, list[TriggerStatus]]:
-    """What services say and said, by `workflow.trigger`."""
+    """The current and past reports of services, by `workflow.trigger`."""
     from treadle.triggers.status_store import every_status
 
     found: dict[str, list[TriggerStatus]] = {}
@@ -98,7 +98,7 @@ def show(
 def _show_versions(env: Environment, workflow: str, output: str) -> None:
     history = env.registry.history(workflow)
     if not history:
-        env.registry.deployment(workflow)  # says that there is none
+        env.registry.deployment(workflow)  # raises that there is none
     if output == "json":
         say_json([_version(one) for one in history])
         return
@@ -130,7 +130,8 @@ def _about(
 
 
 def _schedule(env: Environment, workflow: str, name: str) -> ScheduleView | None:
-    """Temporal's view; None, with a word why, when it cannot be asked: the rest is worth showing."""
+    """Temporal's view of a schedule. If Temporal is unreachable, it prints the error and returns None, so that the rest
+    is shown."""
     from treadle.triggers.schedules.reconcile import Schedules
 
     async def work(client: Client) -> ScheduleView:
@@ -182,7 +183,7 @@ _COUNTS = {
 }
 
 
-# -- rest ----------------------------------------------------------------------------------------------------------
+# -- pause and unpause ----------------------------------------------------------------------------------------------
 
 
 @trigger.command()
@@ -226,11 +227,11 @@ def _rest(env: Environment, target: str, reason: str, *, paused: bool) -> None:
         reconcile(env)
 
 
-# -- parts ---------------------------------------------------------------------------------------------------------
+# -- helpers -------------------------------------------------------------------------------------------------------
 
 
 def found(env: Environment, target: str) -> tuple[Deployment, str]:
-    """The version that counts, and the trigger's name. Raises UsageError, NoSuchDeployment."""
+    """The current version, and the trigger's name. Raises UsageError, NoSuchDeployment."""
     from treadle.triggers.registry.registry import NoSuchDeployment
 
     workflow, dot, name = target.partition(".")

@@ -1,4 +1,4 @@
-"""Triggers as `trigger list` and `trigger show` print them: what is deployed, and what services say of it."""
+"""The output of `trigger list` and `trigger show`: deployed triggers, and the reports of services about them."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ if TYPE_CHECKING:
 
 
 class Line(Struct, frozen=True):
-    """A trigger in a listing. The keys are stable; a count is null where it is unknown, or not counted for the type."""
+    """A trigger in a listing. The keys are stable; a count is null if it is unknown, or not counted for the type."""
 
     trigger: str
     """`orders.live`"""
     type: str
     version: int
     about: str
-    """What it listens to."""
+    """Its source of events."""
     state: str
-    """`paused`; as the service says (`running`, `failing`, `failed`, ...); `unserved`: no service says anything."""
+    """`paused`; a state reported by the service (`running`, `failing`, `failed`, ...); `unserved`: no service
+    reports."""
     started: int | None = None
     dead: int | None = None
     active: int | None = None
@@ -36,11 +37,11 @@ class Line(Struct, frozen=True):
     repeated: int | None = None
     filtered: int | None = None
     since: str | None = None
-    """When `error` began."""
+    """Time of the first occurrence of `error`."""
 
 
 def line(env: Environment, deployment: Deployment, name: str, statuses: Sequence[TriggerStatus]) -> Line:
-    """`statuses`: what all services say or said of the trigger."""
+    """`statuses`: current and past reports of all services about the trigger."""
     from treadle.triggers.registry.changes import listens_to
 
     target, settings = f"{deployment.workflow}.{name}", deployment.spec.triggers[name]
@@ -58,14 +59,14 @@ def line(env: Environment, deployment: Deployment, name: str, statuses: Sequence
 
 
 def counted(kind: str) -> Set[str]:
-    """What is counted of triggers of this type, as fields of a line."""
-    from treadle.triggers.trigger_runner import COUNTED  # commands that look at runs need nothing of triggers
+    """The counts of this type of trigger, as field names of a line."""
+    from treadle.triggers.trigger_runner import COUNTED  # imported late: commands about runs need no triggers
 
     return COUNTED[kind]
 
 
 def _totals(kind: str, statuses: Sequence[TriggerStatus]) -> dict[str, int | None]:
-    """What services counted, those that have ended as well. Temporal counts for schedules, so services agree."""
+    """Counts of all services, including ended ones. Schedules are counted by Temporal, so the services agree."""
     names = counted(kind) & {"started", "dead", "received", "repeated", "filtered"}
     if not statuses:
         return {}
@@ -78,7 +79,8 @@ def _now(kind: str, said: TriggerStatus) -> dict[str, int | None]:
 
 
 def _together(statuses: Iterable[TriggerStatus]) -> TriggerStatus | None:
-    """Of services that run now: each reads partitions of its own; all count all open runs. None: there is none."""
+    """Combine the reports of running services. Each reads its own partitions; all count all open runs. None: no service
+    runs."""
     from treadle.triggers.status_store import lives
 
     living = sorted((one for one in statuses if lives(one)), key=lambda one: (bool(one.error), one.time))
@@ -99,14 +101,14 @@ HEAD = ["trigger", "type", "version", "state", "started", "active", "waiting", "
 
 
 def row(found: Line) -> list[str]:
-    """Under HEAD. `?`: unknown; `-`: not counted for this type."""
+    """The cells under HEAD. `?`: unknown; `-`: not counted for this type."""
     counts = [count(found, name) for name in ("started", "active", "lag", "dead")]
     error = found.error.partition("\n")[0]
     return [found.trigger, found.type, str(found.version), state(found), *counts, found.about, error]
 
 
 def count(found: Line, name: str) -> str:
-    """A count of the line for people."""
+    """A count of the line as text."""
     if name not in counted(found.type):
         return "-"
     number = getattr(found, name)
@@ -114,7 +116,7 @@ def count(found: Line, name: str) -> str:
 
 
 def state(found: Line) -> str:
-    """`failing since 2026-11-21 10:50:18`; a trigger that rests may fail as well."""
+    """`failing since 2026-11-21 10:50:18`; a paused trigger may fail as well."""
     if found.since is None:
         return found.state
     from datetime import datetime

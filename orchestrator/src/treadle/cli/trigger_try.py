@@ -1,4 +1,4 @@
-"""trigger test, fire, backfill, seek: what a trigger would do, and starts that no event asks for."""
+"""trigger test, fire, backfill, seek: the effect of a trigger, and runs started without an event."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Asked:
     key: Annotated[str | None, typer.Option("--key", metavar="TEXT", help="Of the sample, as in Kafka.")] = None
 
 
-# -- try -----------------------------------------------------------------------------------------------------------
+# -- test ----------------------------------------------------------------------------------------------------------
 
 
 @with_options
@@ -104,7 +104,7 @@ def _trial_text(deployment: Deployment, name: str, trial: Trial) -> str:
     return "\n".join(f"{head:8} {text}" for head, text in rows)
 
 
-# -- fill ----------------------------------------------------------------------------------------------------------
+# -- fire, backfill and seek ----------------------------------------------------------------------------------------
 
 
 @with_options
@@ -134,7 +134,7 @@ def fire(target: TargetArgument, asked: Asked, watch: WatchOption = False, profi
 async def _taken(
     env: Environment, client: Client, deployment: Deployment, name: str, text: str, orders: list[StartOrder]
 ) -> StartOrder:
-    """The order of the instant that the schedule takes; of a time that clocks repeat the server says which that is.
+    """The order of the instant at which the schedule fires. For a local time that occurs twice the server decides.
 
     Raises UsageError.
     """
@@ -231,11 +231,12 @@ def seek(
 
 
 HANDOVER = 60.0
-"""Seconds that services have to leave a consumer group: a broker waits for a member that may come back."""
+"""Seconds that services have to leave a consumer group. A broker waits for a member that may return."""
 
 
 def _handed_over(env: Environment, at: Lineage, work: Callable[[], T]) -> T:
-    """What the work returns once no service is in the trigger's consumer group. Raises Occupied after HANDOVER."""
+    """Return the result of `work` once no service is in the trigger's consumer group. Raises Occupied after
+    HANDOVER."""
     from treadle.triggers.kafka.confluent_cluster import Occupied
 
     with contextlib.suppress(Occupied):
@@ -263,7 +264,7 @@ def _position(text: str) -> int | datetime | Literal["earliest", "latest"]:
         raise UsageError(f"--to {text!r} is no position", "Write earliest, latest, an offset or a time.") from None
 
 
-# -- parts ---------------------------------------------------------------------------------------------------------
+# -- helpers -------------------------------------------------------------------------------------------------------
 
 
 def _drafted(env: Environment, file: Path, target: str) -> tuple[Deployment, str]:
@@ -274,9 +275,10 @@ def _drafted(env: Environment, file: Path, target: str) -> tuple[Deployment, str
 
 
 def _times(deployment: Deployment, name: str, text: str, *, last: bool = False) -> list[datetime]:
-    """A time of a schedule, in its timezone unless the text says another; a day is its first second, or its `last`.
+    """The instants of a schedule's time, in its timezone unless the text has an offset. A date means its first second,
+    or with `last` its last second.
 
-    Two instants of a local time that clocks repeat. Raises UsageError.
+    A local time that occurs twice gives two instants. Raises UsageError.
     """
     from zoneinfo import ZoneInfo
 

@@ -1,4 +1,4 @@
-"""watch: a run to its end."""
+"""watch: follows a run to its end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WaitOption = Annotated[
     typer.Option("--wait", metavar="DURATION", help="Wait so long for the run to start, such as one of an event."),
 ]
 _LOOK = 0.2
-"""Seconds between two looks for a run that is not there."""
+"""Seconds between two lookups of a run that does not exist yet."""
 
 
 @with_options
@@ -39,7 +39,7 @@ def watch(run: RunArgument, how: Watching, wait: WaitOption = None, profile: Pro
 
 
 async def _started(runs: Runs, run: str, patience: float) -> str:
-    """The run that is named, once it is there. Raises NoSuchRun after `patience` seconds."""
+    """The named run, once it exists. Raises NoSuchRun after `patience` seconds."""
     from treadle.client.client import NoSuchRun
 
     end = time.monotonic() + patience

@@ -1,2 +1,3 @@
-"""What all commands share: `options`, `exits` (codes and errors), `words` (numbers and times for people), `advice`
-(what to type next), `environment` (home, profile, store, connection), `documents` (the files that they are given)."""
+"""Code that all commands share: `options`, `exit_codes` (codes and errors), `formatting` (numbers and times for the
+user), `hints` (suggested commands), `environment` (home, profile, store, connection), `documents` (workflow and input
+files)."""

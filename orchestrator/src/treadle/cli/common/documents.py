@@ -1,4 +1,4 @@
-"""Reading what a command is given: a YAML file, or a Python file or module with a Workflow in it."""
+"""Reads the files given to a command: a YAML file, or a Python file or module that defines a Workflow."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Loaded:
-    """A document that may be started."""
+    """A document that can be started."""
 
     document: Document
     spec: Spec
     base: Path
-    """Folder of the file: relative URIs and the project's modules start here."""
+    """Folder of the file: relative URIs and imports of the project's modules start here."""
     captured: Mapping[str, bytes] = field(default_factory=dict)
     warnings: tuple[Any, ...] = ()
 
 
 def read_document(path: Path) -> tuple[Document, Mapping[str, bytes]]:
-    """The document of a file, and the functions captured with it. Never raises for its contents."""
+    """The document of a file, and the functions captured with it. Invalid contents raise no error."""
     if path.suffix != ".py":
         return load(path), {}
     try:
@@ -46,7 +46,7 @@ def read_document(path: Path) -> tuple[Document, Mapping[str, bytes]]:
 
 
 def findings(document: Document, base: Path, *, functions: bool = True) -> list[Diagnostic]:
-    """Everything wrong with a document; its functions are imported only when the rest has no errors."""
+    """All findings of a document. Its functions are imported only if the other checks find no errors."""
     from treadle.dsl.diagnostics.diagnostics import has_errors
     from treadle.dsl.validation.functions import check_functions
     from treadle.dsl.validation.validate import validate
@@ -72,7 +72,7 @@ def load_checked(path: Path) -> Loaded:
 
 
 def read_inputs(pairs: Sequence[str] | None, file: Path | None) -> dict[str, Any]:
-    """`-i k=v` over the values of `--inputs FILE`. Raises UsageError."""
+    """The values of `--inputs FILE`, overridden by `-i k=v`. Raises UsageError."""
     given = _inputs_file(file) if file is not None else {}
     return given | dict(pair(each, "-i") for each in pairs or ())
 
@@ -95,7 +95,7 @@ def _inputs_file(file: Path) -> dict[str, Any]:
 
 
 def read_workflow(path: Path) -> Workflow:
-    """The one Workflow that a Python file defines. Raises InvalidDocument."""
+    """The single Workflow that a Python file defines. Raises InvalidDocument."""
     from treadle.dsl import Workflow
 
     sys.path.insert(0, str(path.absolute().parent))
@@ -128,7 +128,7 @@ def _run(path: Path) -> dict[str, Any]:
 
 
 def _line(path: Path, error: BaseException) -> int:
-    """Of the file, from which the error came; 0: unknown."""
+    """The line of the file in which the error occurred; 0: unknown."""
     from traceback import walk_tb
 
     if isinstance(error, SyntaxError) and error.filename == str(path):
@@ -138,7 +138,7 @@ def _line(path: Path, error: BaseException) -> int:
 
 
 def _wrong(path: Path, message: str, hint: str, line: int = 0) -> InvalidDocument:
-    """What to raise for a Python file."""
+    """The InvalidDocument error for a Python file."""
     from treadle.dsl.diagnostics.diagnostics import NOWHERE, Diagnostic, Span
 
     source = _text(path)

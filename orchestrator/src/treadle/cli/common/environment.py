@@ -1,4 +1,4 @@
-"""What commands work with: home, profile, store, key, and a connection when they need one."""
+"""The resources of a command: home, profile, store, key, and a connection if needed."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _MANY = 100_000
-"""Runs that are looked through for an open one."""
+"""Maximum number of runs searched for an open one."""
 
 
 class Environment:
-    """Opened once for each command; everything in it comes into being when it is first needed."""
+    """Opened once for each command; its parts are created on first use."""
 
     def __init__(self, profile: str | None = None, home: Path | None = None) -> None:
         remember(profile)
@@ -71,7 +71,7 @@ class Environment:
         return RunFiles(self.store, run, run_key(self.key, run))
 
     def keep_requests(self, run: str) -> None:
-        """Add this command's requests to what the run has taken; a store that refuses them is no error. Blocking."""
+        """Add this command's store requests to the run's count. Errors of the store are ignored. Blocking."""
         from treadle.orchestrator.run_store.run_requests import keep_requests
         from treadle.primitives.errors import StoreError
 
@@ -79,7 +79,8 @@ class Environment:
             keep_requests(self.files(run.partition("/")[0]))
 
     def plan_site(self) -> Site:
-        """What the embedded driver or a worker with this profile will have; how many there are, is not asked."""
+        """The resources of the embedded driver or of a worker with this profile. The number of workers is not
+        queried."""
         from treadle.orchestrator.executor_registry.registry import Abilities, open_places
         from treadle.orchestrator.planner import Site
 
@@ -98,10 +99,10 @@ class Environment:
         return task_queue(self.home, self.profile)
 
     def ensure_driver(self, queue: str = "") -> None:
-        """On the embedded default: a server and a driver that serve runs, started when there are none.
+        """For the embedded default: start a server and a driver if none serves runs.
 
-        `queue`: that of a run, whose environment may be another one than that of this process. A driver of another
-        profile gives way when no command and no run needs it. Raises OtherProfile when one does, EnvironmentGone.
+        `queue` is that of a run, whose environment may differ from the environment of this process. A driver with
+        another profile is ended, if no command and no run needs it. Raises OtherProfile if one does, EnvironmentGone.
         """
         if not self.profile.embedded:
             return
@@ -119,7 +120,7 @@ class Environment:
             embedded.up(self.home, self.profile, environment=other)
 
     def _is_used(self, queue: str) -> bool:
-        """Whether another command lives, or a run of the queue is not over."""
+        """Whether another command is running, or a run of the queue is open."""
         from treadle.orchestrator import embedded
         from treadle.orchestrator.embedded.detached_process import try_lock
 
@@ -136,18 +137,18 @@ class Environment:
         return Runs(client, self.store, self.key, self.queue)
 
     async def starter(self, client: Client) -> RunStarter:
-        """What starts runs for events."""
+        """The object that starts runs for events."""
         from treadle.triggers.starter import RunStarter, ensure_search_attribute
 
         await ensure_search_attribute(client)
         return RunStarter(client, self.runs(client), self.registry, self.profile.allow)
 
     def with_runs(self, work: Callable[[Runs], Awaitable[T]]) -> T:
-        """Connect and do `work` with the runs of this environment."""
+        """Connect and call `work` with the runs of this environment."""
         return self.with_client(lambda client: work(self.runs(client)))
 
     def with_client(self, work: Callable[[Client], Awaitable[T]]) -> T:
-        """Connect and do `work`. An embedded server that was started only to look ends again."""
+        """Connect and call `work`. An embedded server that was started only for this call is ended afterwards."""
         from treadle.orchestrator.temporal.connect import connect
 
         silence_core()
@@ -168,14 +169,15 @@ class Environment:
                 _end_server_unless_used(self.home)
 
     def driver_lives(self, queue: str = "") -> bool:
-        """Whether the embedded default has a driver of the queue, or of this environment, now; starts nothing."""
+        """Whether a driver of the queue, by default of this environment, is alive in the embedded default. Starts
+        nothing."""
         from treadle.orchestrator.embedded.driver_process import driver_alive
         from treadle.orchestrator.embedded.python_environments import name_in
 
         return driver_alive(self.home, name_in(queue or self.queue))
 
     async def drivers(self, runs: Runs, queue: str) -> int:
-        """Drivers that could serve a run of the queue now."""
+        """Number of drivers that could serve a run of the queue now."""
         if not self.profile.embedded:
             return await runs.drivers()
         from treadle.orchestrator.embedded.python_environments import name_in
@@ -204,10 +206,10 @@ def need(*modules: str) -> None:
 
 
 def silence_core() -> None:
-    """The SDK's core writes its retries to stdout, which carries data; what they mean is told by the errors."""
+    """Silence the SDK's core, which logs its retries to stdout, where data belongs. The errors explain their cause."""
     from temporalio.runtime import Runtime, TelemetryConfig
 
-    # Whoever started the embedded server has connected to it already, with a runtime that is not needed any more.
+    # Starting the embedded server may have set a default runtime already, which is not needed any more.
     Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=None)), error_if_already_set=False)
 
 

@@ -1,4 +1,4 @@
-"""Exit codes, and the one place where errors become them."""
+"""Exit codes, and the conversion of errors to exit codes."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ _BY_NAME = {
     "Unreachable": Exit.UNREACHABLE,
     "DriverFailed": Exit.UNREACHABLE,
 }
-"""By name, so that a command that meets none of them need not import where they come from."""
+"""Keyed by class name, so that a command does not import the modules of errors that it cannot raise."""
 
 
 def code_of(error: TreadleError) -> Exit:
-    """The exit code of an error of treadle's own, by who must act."""
+    """The exit code of a treadle error."""
     for kind in type(error).__mro__:
         if kind.__name__ in _BY_NAME:
             return _BY_NAME[kind.__name__]
@@ -62,29 +62,29 @@ def code_of(error: TreadleError) -> Exit:
 
 
 def say(text: str) -> None:
-    """Data for people, on stdout."""
+    """Print text data to stdout."""
     typer.echo(printable(text))
 
 
 def say_json(value: Any) -> None:
-    """Data for programs, on stdout."""
+    """Print JSON data to stdout."""
     typer.echo(json.dumps(msgspec.to_builtins(value), indent=2, ensure_ascii=False))
 
 
 def complain(text: str) -> None:
-    """A line for people, on stderr."""
-    if sys.stderr is not None:  # it is closed, and print would take stdout
+    """Print a line to stderr."""
+    if sys.stderr is not None:  # stderr is closed, and print would use stdout
         print(printable(text), file=sys.stderr, flush=True)  # noqa: T201
 
 
 def advise(text: str) -> None:
-    """A line of treadle's own on stderr, which says what to type next."""
+    """Print a message with suggested commands to stderr."""
     complain(advice(text))
 
 
 @contextmanager
 def writing(hint: str = "Name another file.") -> Iterator[None]:
-    """Files for people are written meanwhile. Raises UsageError."""
+    """Convert errors of writing a file to UsageError."""
     try:
         yield
     except OSError as error:
@@ -93,20 +93,20 @@ def writing(hint: str = "Name another file.") -> Iterator[None]:
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _TYPERS_OWN: Any = (typer.Exit, typer.Abort, typer.BadParameter.__mro__[1], BrokenPipeError)
-"""What typer obeys or shows by itself; the third is its UsageError, which it does not export."""
+"""Exceptions that typer handles itself. The third is its UsageError, which it does not export."""
 
 
 @contextmanager
 def reported() -> Iterator[None]:
-    """Errors of treadle's own end the command: message and hint on stderr, then the code. No traceback.
+    """End the command on a treadle error: message and hint on stderr, then the exit code. No traceback.
 
-    A defect shows its traceback only with TREADLE_DEBUG set, and never ends with the code of a failed run.
+    A defect shows its traceback only if TREADLE_DEBUG is set, and never ends with the exit code of a failed run.
     """
     try:
         yield
     except TreadleError as error:
         code = code_of(error)
-        # A document's findings begin with file:line:column, which editors and terminals make links of.
+        # A document's findings start with file:line:column, which editors and terminals show as links.
         complain(str(error) if code == Exit.INVALID_DOCUMENT else advice(f"treadle: {error}"))
         raise typer.Exit(int(code)) from error
     except KeyboardInterrupt:
@@ -121,7 +121,7 @@ def reported() -> Iterator[None]:
 
 
 def _unexpected(error: Exception) -> Exit:
-    """Say what it is."""
+    """Print an unexpected error; return its exit code."""
     if isinstance(error, OSError) and error.errno in _FULL:
         complain(f"treadle: {error.strerror}: {error.filename or 'what is printed'} is cut off\n  Make room.")
         return Exit.USAGE
@@ -131,8 +131,8 @@ def _unexpected(error: Exception) -> Exit:
 
 
 def finish(code: int) -> NoReturn:
-    """End the process at once, having written what was printed."""
+    """End the process at once, after flushing its output."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError, AttributeError):  # its reader has gone, or it is closed
+        with suppress(OSError, ValueError, AttributeError):  # the reader is gone, or the stream is closed
             stream.flush()
     os._exit(code)

@@ -1,4 +1,4 @@
-"""How numbers and times are written for people."""
+"""Formats numbers and times for the user."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def span(seconds: float) -> str:
 
 
 def moment(when: datetime | float | None) -> str:
-    """Local time, to the second; a number is seconds since the epoch, 0 none."""
+    """Local time, to the second. A number is seconds since the epoch; 0 gives an empty text."""
     return _time(when).astimezone().strftime("%Y-%m-%d %H:%M:%S") if when else ""
 
 
@@ -52,14 +52,15 @@ def counted(count: int, noun: str) -> str:
 
 
 def node(name: str, stages: Sequence[str]) -> str:
-    """What runs in a node of the plan: `tokenize, group`; with the role where a stage has several: `sorted (cuts)`."""
+    """The stages of a plan's node: `tokenize, group`. If a stage has several nodes, their role is added: `sorted
+    (cuts)`."""
     owner, _, role = name.partition(".")
     names = ", ".join(stages) or owner
     return f"{names} ({role})" if role else names
 
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The rows as lines, in columns as wide as they must be; columns without content are left out."""
+    """The rows as lines, in columns of the necessary width. Columns without content are omitted."""
     rows = [[printable(cell) for cell in row] for row in rows]
     used = [index for index in range(len(rows[0])) if any(row[index] for row in rows[1:])]
     widths = [max(len(row[index]) for row in rows) for index in used]

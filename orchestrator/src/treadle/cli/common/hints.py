@@ -1,4 +1,4 @@
-"""What to type next: a suggested command has the `--profile` that this one was given."""
+"""Adds to suggested commands the `--profile` that the current command was given."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ _given: ContextVar[str] = ContextVar("profile", default="")
 
 
 def remember(profile: str | None) -> None:
-    """Suggest it from now on. What the variable says holds for the next command too."""
+    """Set the profile for suggested commands. It is omitted if TREADLE_PROFILE selects it, which applies to the next
+    command too."""
     _given.set("" if profile is None or profile == os.environ.get("TREADLE_PROFILE") else profile)
 
 
 def advice(text: str) -> str:
-    """treadle's own words for people, with commands that work as they stand."""
+    """A message of treadle's, in which all suggested commands work as written."""
     name = _given.get()
     return _COMMAND.sub(lambda found: f"{found[0]} --profile {shlex.quote(name)}", text) if name else text

@@ -1,7 +1,7 @@
 """Arguments and options that several commands share.
 
-Every option is also read from TREADLE_<COMMAND>_<OPTION> (`TREADLE_RUN_INTERVAL`); those that concern the environment
-have a shorter name too, such as TREADLE_PROFILE.
+Every option is also read from TREADLE_<COMMAND>_<OPTION> (`TREADLE_RUN_INTERVAL`). Options of the environment have a
+shorter name too, such as TREADLE_PROFILE.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ StageOption = Annotated[str | None, typer.Option("--stage", "-s", metavar="STAGE
 
 
 class Verbs(TyperGroup):
-    """A group whose help does not cut off what its commands do."""
+    """A group whose help does not truncate the descriptions of its commands."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
@@ -79,9 +79,9 @@ class Verbs(TyperGroup):
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command as typer takes it: a parameter whose type is a dataclass has become options, which are its fields.
+    """The command for typer: each parameter whose type is a dataclass is replaced by options, the dataclass's fields.
 
-    They stand behind the command's own, and `--profile` behind all.
+    These options follow the command's own; `--profile` is last.
     """
     signature = inspect.signature(command, eval_str=True)
     types = {name: one.annotation for name, one in signature.parameters.items()}
@@ -102,7 +102,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def pair(text: str, option: str) -> tuple[str, str]:
-    """`NAME=VALUE` in two. Raises UsageError, which names the option."""
+    """Split `NAME=VALUE`. Raises UsageError, which names the option."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise UsageError(f"{option} {text} gives no value", f"Write {option} name=value.")

@@ -1,4 +1,4 @@
-"""The run that a command is given."""
+"""Resolves the run argument of a command."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 async def run_to_read(runs: Runs, text: str) -> str:
-    """As `find_to_read`; stderr names a run that was given by the beginning of its id."""
+    """Like `find_to_read`; prints the full id to stderr if only its first part was given."""
     from treadle.client.run_lookup import find_to_read
 
     name = await find_to_read(runs, text)
@@ -21,7 +21,7 @@ async def run_to_read(runs: Runs, text: str) -> str:
 
 
 async def run_to_change(runs: Runs, text: str) -> str:
-    """As `find_to_change`."""
+    """Like `find_to_change`."""
     from treadle.client.run_lookup import find_to_change
 
     return await find_to_change(runs, text)

@@ -1,6 +1,7 @@
-"""What people see of runs.
+"""Presents runs to the user.
 
-General layout: `picture` (how far a run is, from its store) with `wide`; `screens` (that on a terminal, or as lines)
-with `live`; `watcher` (a run to its end); `following` (errors and logs of attempts), `datasets` (records of a stage),
-`plans`, `costs`, `reusing` (what differs from another run), `report` (a page).
+`progress` computes the progress of a run from its store, with `wide_segments`. `watch_output` shows it on a terminal or
+as lines, with `live_terminal`. `watcher` follows a run to its end. `attempt_logs` holds errors and logs of attempts,
+`datasets` records of a stage, `plan_text`, `costs`, `reuse_text` differences from another run, and `report` an HTML
+page.
 """

@@ -1,4 +1,4 @@
-"""What attempts left: their errors, grouped, and what they printed."""
+"""Records of attempts: their errors, grouped, and their output."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from treadle.orchestrator.run_store.run_files import RunFiles
 
 SHOWN = 8
-"""Partitions named for each group of errors."""
+"""Maximum number of partitions and places named for each group of errors."""
 _BUNDLE = re.compile(r'File "[^"]*/bundles/[0-9a-f]{64}/modules/')
-"""Where a worker unpacked the user's code: the part of the path that says nothing."""
+"""The folder into which a worker unpacked the user's code, which is uninformative."""
 
 
 class LogFollower:
-    """Records of a run that were not yet seen. Objects are written once, so a name that was read is done with."""
+    """Reads new records of a run. Objects are written once, so each is read once."""
 
     def __init__(self, files: RunFiles) -> None:
         self._files = files
         self._seen: set[str] = set()
 
     def new(self) -> list[AttemptRecord]:
-        """Oldest first. Blocking."""
+        """New records, oldest first. Blocking."""
 
         found: list[AttemptRecord] = []
         for info in self._files.store.list(f"{self._files.prefix}/attempts"):
@@ -44,7 +44,7 @@ class LogFollower:
         return sorted(found, key=lambda record: record.time)
 
     def any(self) -> bool:
-        """Whether attempts left anything. Blocking."""
+        """Whether the run has any records. Blocking."""
         return any(True for _ in self._files.store.list(f"{self._files.prefix}/attempts"))
 
     def new_lines(self) -> list[str]:
@@ -52,7 +52,8 @@ class LogFollower:
 
 
 def _record(line: bytes, name: str) -> AttemptRecord | None:
-    """One line of an object, or None: these objects are not sealed, and a damaged line must not hide the others."""
+    """Parse one line of an object, or return None. These objects are not sealed, and a damaged line must not hide
+    others."""
     import msgspec
 
     try:
@@ -76,7 +77,7 @@ class ErrorGroup(Struct, frozen=True, rename="camel"):
     traceback: str
     how: str
     places: tuple[str, ...] = ()
-    """Files and lines, or keys, of the records that failed, in the order of partitions."""
+    """Files and lines, or keys, of the failed records, in the order of partitions."""
 
     @property
     def text(self) -> str:
@@ -84,21 +85,21 @@ class ErrorGroup(Struct, frozen=True, rename="camel"):
 
     @property
     def details(self) -> str:
-        """What is worth reading beside the text: a traceback through the user's code, or how the class was found."""
+        """More information for the user: a traceback through the user's code, or how the class was determined."""
         if self.error.startswith("treadle.") and not _BUNDLE.search(self.traceback):
             return ""
         return _BUNDLE.sub('File "', _to_user_code(self.traceback)) or f"determined by: {self.how}"
 
 
 def _to_user_code(traceback: str) -> str:
-    """Of threads that were stopped (faulthandler's form) what lies above the user's code; below it is treadle's."""
+    """Cut a dump of stopped threads (faulthandler's form) below the user's code, where treadle's frames start."""
     lines = traceback.splitlines()
     last = max((number for number, line in enumerate(lines) if _BUNDLE.search(line)), default=len(lines))
     return "\n".join(lines[: last + 1]) if "(most recent call first)" in traceback else traceback
 
 
 def grouped(records: Iterable[AttemptRecord]) -> list[ErrorGroup]:
-    """Equal errors together, the most frequent first."""
+    """Group equal errors, the most frequent first."""
     groups: dict[tuple[str, str, str, str], list[AttemptRecord]] = {}
     for record in records:
         if record.failure:
@@ -117,7 +118,7 @@ def _group(key: tuple[str, str, str, str], members: Sequence[AttemptRecord]) -> 
 
 
 def group_lines(group: ErrorGroup) -> Iterator[str]:
-    """A group for people: what, how often, where, and one traceback."""
+    """The text of a group: error, count, places, and one traceback."""
     named = ", ".join(map(str, group.partitions[:SHOWN])) + (", ..." if len(group.partitions) > SHOWN else "")
     places = "; ".join((*group.places[:SHOWN], *(["..."] if len(group.places) > SHOWN else [])))
     often = f"{group.count} attempt{'s' if group.count != 1 else ''}, {group.final} final"
@@ -127,8 +128,8 @@ def group_lines(group: ErrorGroup) -> Iterator[str]:
 
 
 def lines_of(record: AttemptRecord) -> Iterator[str]:
-    """What an attempt printed, then its error, each line with when it was and where it comes from: the attempt's end
-    and node, unless the line has its own. Where its threads stood when it was killed is told with its error
+    """The output of an attempt, then its error, line by line with time and origin. A line without its own time and
+    origin gets the end of the attempt and its node. The stacks of a killed attempt are shown with its error
     (`group_lines`)."""
     when, node = record.time, f"{record.segment}[{record.partition}]"
     for line in record.log.removesuffix(record.traceback).splitlines():
@@ -147,7 +148,7 @@ def _clock(when: float) -> str:
 def chosen(
     records: Iterable[AttemptRecord], segments: set[str] | None, stage: str, partition: int | None, attempt: int | None
 ) -> list[AttemptRecord]:
-    """Those of a stage, partition and attempt; None: all."""
+    """The records of a stage, partition and attempt; None: all."""
     return [
         record
         for record in records
@@ -158,7 +159,7 @@ def chosen(
 
 
 def nodes_of(plan: Plan, stage: str) -> set[str]:
-    """Nodes at any depth in which a stage runs; empty: there is no such stage."""
+    """Nodes at any depth in which a stage runs; empty: the stage does not exist."""
     return set(_nodes(plan.graph, stage))
 
 

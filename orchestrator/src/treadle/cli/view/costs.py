@@ -1,4 +1,4 @@
-"""Costs for people and programs: the estimate of `plan`, and what `show` says of a run."""
+"""Costs as text and data: the estimate of `plan`, and the measured cost in `show`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from treadle.primitives.errors import UsageError
 from ..common import formatting
 
 LOOK_SECONDS = 10.0
-"""Between two looks at what a watched run has cost: each lists the ledgers, and a list is a request too."""
+"""Seconds between two computations of a watched run's cost. Each lists the ledgers, which costs a request."""
 
 if TYPE_CHECKING:
     from treadle.client.client import Runs
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 def read_assumed(pairs: list[str]) -> Assumed:
-    """`bytes=1TB` of each source of files, `slots=10000` of each executor, `rate=50MiB` a second of each task,
-    `start=500ms` of each attempt, `STAGE=2GB` that a stage makes in all."""
+    """Parse the assumptions: `bytes=1TB` of each file source, `slots=10000` of each executor, `rate=50MiB` per second
+    of each task, `start=500ms` of each attempt, `STAGE=2GB` produced by a stage in total."""
     from treadle.dsl.units import parse_duration
     from treadle.orchestrator.cost.estimate import Assumed
 
@@ -53,20 +53,21 @@ def read_assumed(pairs: list[str]) -> Assumed:
 
 
 def _size(text: str) -> int:
-    """Sizes of the language, and terabytes."""
+    """A size of the workflow language, or terabytes."""
     from treadle.dsl.units import parse_size
 
     return 1000 * parse_size(f"{text[:-2]}GB") if text.endswith("TB") else parse_size(text)
 
 
 def supposing(site: Site, assumed: Assumed) -> Site:
-    """The site with what is supposed in place of what is known."""
+    """The site with its known values replaced by the assumed ones."""
     executors = Resized(site.executors, assumed.slots) if assumed.slots else site.executors
     return replace(site, executors=executors, assumed_bytes=assumed.bytes)
 
 
 class Resized(Mapping[str, "Capabilities"]):
-    """Executors with other slots; those that are found without being listed too (`NAME/members`)."""
+    """Executors with another number of slots, including executors that can be looked up but are not listed
+    (`NAME/members`)."""
 
     def __init__(self, known: Mapping[str, Capabilities], slots: int) -> None:
         self._known, self._slots = known, slots
@@ -82,7 +83,7 @@ class Resized(Mapping[str, "Capabilities"]):
 
 
 def estimated(env: Environment, plan: Plan, assumed: Assumed) -> tuple[Bill, float]:
-    """The bill of a plan, and the seconds it takes at least."""
+    """The bill of a plan, and its minimum duration in seconds."""
     from treadle.orchestrator.cost.bill import bill
     from treadle.orchestrator.cost.estimate import elapsed, estimate
     from treadle.orchestrator.cost.prices import load_prices
@@ -92,17 +93,17 @@ def estimated(env: Environment, plan: Plan, assumed: Assumed) -> tuple[Bill, flo
 
 
 class Running:
-    """The running total of a watched run, looked at now and then: a look lists what the ledgers have new."""
+    """The running total of a watched run, recomputed at intervals from the new ledger records."""
 
     def __init__(self, env: Environment, run: str) -> None:
         self._env, self._run = env, run
         self._spending: dict[str, Spending] = {}
-        """What the stages of a run below it are preceded by -> what that has taken."""
+        """Prefix of the stages of a child run -> its spending."""
         self._looked = -LOOK_SECONDS
         self._text = ""
 
     def text(self, plan: Plan | None, *, last: bool = False) -> str:
-        """Such as `0.0012 USD`; empty where nothing has a price. Blocking."""
+        """For example `0.0012 USD`; empty if no used executor has a price. Blocking."""
         if plan is None or not (last or time.monotonic() - self._looked >= LOOK_SECONDS):
             return self._text
         self._looked = time.monotonic()
@@ -123,7 +124,7 @@ class Running:
 
 
 async def spent_by(env: Environment, runs: Runs, run: str) -> Bill:
-    """What a run has cost so far, with all runs below it: their lines are `load/read`."""
+    """The cost of a run so far, including all its child runs, whose lines are named `load/read`."""
     from treadle.client.client import NoSuchRun
     from treadle.orchestrator.cost.bill import bill
     from treadle.orchestrator.cost.prices import load_prices
@@ -134,7 +135,7 @@ async def spent_by(env: Environment, runs: Runs, run: str) -> Bill:
     for below, files, plan in await asyncio.to_thread(lambda: list(family(env.files(run), env.files))):
         try:
             view = await runs.view(files.run)
-        except NoSuchRun:  # Temporal has forgotten it; its ledgers have not
+        except NoSuchRun:  # Temporal has forgotten the run, but its ledgers exist
             view = None
         found, missing = await asyncio.to_thread(_lines_of, below, files, plan, view)
         lines, unknown = [*lines, *found], [*unknown, *missing]
@@ -142,7 +143,7 @@ async def spent_by(env: Environment, runs: Runs, run: str) -> Bill:
 
 
 def _lines_of(below: str, files: RunFiles, plan: Plan, view: RunView | None) -> tuple[list[Line], list[str]]:
-    """(lines of one run, what is not in them)"""
+    """(lines of one run, items that are not included)"""
     from datetime import UTC, datetime
 
     from treadle.orchestrator.cost.measured import Spending
@@ -156,14 +157,14 @@ def _lines_of(below: str, files: RunFiles, plan: Plan, view: RunView | None) -> 
 
 
 def money(cost: float, currency: str) -> str:
-    """Two digits that count: `12.30 USD`, `0.0012 USD`."""
+    """Two significant digits: `12.30 USD`, `0.0012 USD`."""
     if cost >= 1:
         return f"{cost:,.2f} {currency}"
     return f"{cost:.2g} {currency}" if cost else f"0 {currency}"
 
 
 def estimate_lines(made: Bill, seconds: float, assumed: Assumed) -> list[str]:
-    """The estimate as a table, with what it was made from."""
+    """The estimate as a table, with its assumptions."""
     rows = [["segment", "executor", "memory", "tasks", "waves", "time", *_USAGE, "reads", "cost"]]
     for line in made.lines:
         size = formatting.size(line.memory) if line.memory else ""
@@ -182,7 +183,7 @@ def estimate_lines(made: Bill, seconds: float, assumed: Assumed) -> list[str]:
 
 
 def spent_lines(made: Bill) -> list[str]:
-    """What a run took, node by node."""
+    """The measured usage of a run, by node."""
     rows = [["segment", "executor", "attempts", "time", *_USAGE, "reads", "cost"]]
     for line in [*made.lines, None]:
         rows.append(_spent(made, line))
@@ -201,7 +202,7 @@ def _spent(made: Bill, line: Line | None) -> list[str]:
 
 
 def _end(made: Bill, line: Line | None) -> list[str]:
-    """What is read from where, and the cost."""
+    """The bytes read by source, and the cost."""
     usage, cost = (line.usage, line.cost) if line else (made.usage, made.cost)
     reads = ", ".join(f"{formatting.size(size)} {place}" for place, size in usage.moved.items())
     return [reads, money(cost, made.currency)]

@@ -1,4 +1,4 @@
-"""A stage's dataset as JSON lines, decoded with the code of its run."""
+"""The dataset of a stage as JSON lines, decoded with the code of its run."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 class Incomplete(UsageError):
-    """The stage is not done yet."""
+    """The stage is not finished yet."""
 
 
 def records(env: Environment, run: str, stage: str) -> Iterator[Iterator[str]]:
-    """Each record as the pieces of a line of JSON; a large record has many. Raises UsageError for a stage without data,
-    Incomplete."""
+    """Each record as the pieces of a line of JSON; a large record has several. Raises UsageError for a stage without
+    data, Incomplete."""
     from treadle.executors.bundle.unpack import prepare
     from treadle.primitives.blocks import Blocks
     from treadle.primitives.stores.shared_memory import HostFolder
@@ -98,7 +98,7 @@ def _slices(files: RunFiles, plan: Plan, reference: DataRef, stage: str) -> list
 
 
 def _lines(blocks: Blocks, one: Slice) -> Iterator[Iterator[str]]:
-    with redirect_stdout(sys.stderr):  # modules of the run may print when they are imported
+    with redirect_stdout(sys.stderr):  # modules of the run may print when imported
         value = blocks.get(one)
     if one.kind == "table":
         for batch in value.to_batches(max_chunksize=1024):
@@ -111,11 +111,11 @@ _encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
 LARGE = 1000
-"""Entries of a list or array beyond which it is written in pieces."""
+"""Lists and arrays with more entries are written in pieces."""
 
 
 def _pieces(record: Any) -> Iterator[str]:
-    """The JSON of a record: a small one at once, long lists and arrays bit by bit, so that the reader need not wait."""
+    """The JSON of a record. Long lists and arrays are written in pieces, so that the reader need not wait."""
     if isinstance(record, list | tuple) and any(map(_is_long, (record, *record[:LARGE]))):
         yield from _bracketed(map(_pieces, record))
     elif isinstance(record, dict) and any(map(_is_long, record.values())):
@@ -130,7 +130,7 @@ def _pieces(record: Any) -> Iterator[str]:
 def _is_long(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return len(value) > LARGE
-    return hasattr(value, "tolist") and getattr(value, "size", 0) > LARGE  # an array of NumPy
+    return hasattr(value, "tolist") and getattr(value, "size", 0) > LARGE  # a NumPy array
 
 
 def _bracketed(items: Iterable[Iterator[str]], brackets: str = "[]") -> Iterator[str]:
@@ -143,7 +143,7 @@ def _bracketed(items: Iterable[Iterator[str]], brackets: str = "[]") -> Iterator
 
 
 def _numbers(array: Any) -> Iterator[Iterator[str]]:
-    """The entries of an array of one dimension, many at a time."""
+    """The entries of a one-dimensional array, in pieces."""
     for start in range(0, len(array), LARGE):
         yield iter([_line(array[start : start + LARGE])[1:-1]])
 
@@ -153,7 +153,8 @@ def _line(record: Any) -> str:
 
 
 def _jsonable(value: Any) -> Any:
-    """What JSON cannot hold becomes text: NaN, dates in ISO 8601, bytes in base64, anything else as Python shows it."""
+    """Convert values that JSON cannot represent to text: NaN, dates (ISO 8601), bytes (base64), other objects
+    (`repr`)."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if value is None or isinstance(value, bool | int | float | str):
@@ -172,7 +173,7 @@ def _jsonable(value: Any) -> Any:
 
 
 def _is_finite(value: Any) -> bool:
-    """Whether it is an array of numbers, all of which JSON has."""
+    """Whether it is an array of numbers that JSON can represent."""
     import numpy as np
 
     return isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and bool(np.isfinite(value).all())

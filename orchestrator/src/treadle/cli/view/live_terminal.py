@@ -1,4 +1,4 @@
-"""Drawing over what was drawn before, on a terminal whose width may change meanwhile."""
+"""Redraws a picture on a terminal, whose width may change in between."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rich.segment import ControlType, Segment
 from rich.text import Text
 
 BAR = 16
-"""Characters, where there is room."""
+"""Maximum width in characters."""
 
 
 class Bar:
-    """How much of all is done, whole on a narrow terminal too."""
+    """A progress bar that shrinks on a narrow terminal."""
 
     def __init__(self, done: int, total: int) -> None:
         self._done, self._total = done, total
@@ -31,7 +31,8 @@ class Bar:
 
 
 class Drawn:
-    """A picture that knows how wide its lines came out. Nothing invisible ends them, which would be wrapped too."""
+    """A picture that records the width of its lines. Trailing spaces are removed, because a terminal would wrap them
+    too."""
 
     def __init__(self, picture: RenderableType) -> None:
         self._picture = picture
@@ -40,30 +41,30 @@ class Drawn:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         lines = [_trimmed(line) for line in console.render_lines(self._picture, options, pad=False)]
         self._widths = [Segment.get_line_length(line) for line in lines]
-        if len(lines) > options.size.height:  # Live draws dots in the place of the last, from edge to edge
+        if len(lines) > options.size.height:  # Live replaces the last line by dots of full width
             self._widths[options.size.height - 1 :] = [options.max_width]
         return chain.from_iterable([*line, Segment.line()] for line in lines)
 
     def broken(self, columns: int) -> int:
-        """How many rows it has beyond its lines, on a terminal of so many columns."""
+        """The number of rows beyond its lines, on a terminal with `columns` columns."""
         return sum(max(0, width - 1) // columns for width in self._widths)
 
 
 class Redrawn(Live):
-    """rich's Live, which goes up by as many rows as it wrote lines. A terminal made narrower has wrapped them since, if
-    it is one of those that wrap again (most do: tmux, VTE, kitty, iTerm2, Windows Terminal)."""
+    """rich's Live moves the cursor up by the number of lines that it wrote. A terminal made narrower has wrapped them
+    since, if it rewraps (most do: tmux, VTE, kitty, iTerm2, Windows Terminal). This class moves up further."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console=console, auto_refresh=False)
         self._now = self._last = Drawn("")
 
     def show(self, picture: RenderableType) -> None:
-        """Draw this in the place of what is there."""
+        """Replace the current picture."""
         self._now = Drawn(picture)
         self.update(self._now, refresh=True)
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        """Go up further than Live would, and draw."""
+        """Move the cursor up by the wrapped rows, and draw."""
         again = [(ControlType.CURSOR_UP, 1), (ControlType.ERASE_IN_LINE, 2)] * self._last.broken(self.console.width)
         home, *rest = super().process_renderables(renderables)
         self._last = self._now
@@ -71,7 +72,7 @@ class Redrawn(Live):
 
 
 def _trimmed(line: list[Segment]) -> list[Segment]:
-    """Without the spaces at its end."""
+    """The line without trailing spaces."""
     while line and not line[-1].text.strip():
         line.pop()
     if line:

@@ -1,4 +1,4 @@
-"""A plan in words."""
+"""A plan as text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def show_plan(plan: Plan, notes: Mapping[str, list[str]] | None = None, *, stderr: bool = False) -> None:
-    """A paragraph for each node; `notes` has more lines for some."""
+    """A paragraph for each node; `notes` holds additional lines for some nodes."""
     from treadle.orchestrator.planner.explain import explain
 
     lines = [line for view in explain(plan) for line in _paragraph(view, (notes or {}).get(view.node, []))]

@@ -1,6 +1,6 @@
-"""How far a run is, stage by stage: from its plan, manifests and ledgers, and the heartbeats of a driver if one lives.
+"""The progress of a run by stage: from its plan, manifests and ledgers, and from the heartbeats of a living driver.
 
-A run without a driver gives the same picture as one with, only without what is under way.
+Without a driver the picture is the same, except for running attempts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NodeState = Literal["waiting", "running", "stopped", "failed", "done", "skipped"
 
 
 class StageView(Struct, frozen=True, rename="camel"):
-    """One node of the plan: the stages that run together, and how far they are."""
+    """One node of the plan: the stages that run together, and their progress."""
 
     node: str
     stages: tuple[str, ...]
@@ -38,34 +38,34 @@ class StageView(Struct, frozen=True, rename="camel"):
     """0: not known yet."""
     committed: int = 0
     failed: int = 0
-    """Partitions that failed finally in this resumption."""
+    """Partitions that failed permanently in this resumption."""
     retried: int = 0
     running: int = 0
     rows: int = 0
     bytes: int = 0
     failed_items: int = 0
     iteration: str = ""
-    """Of a loop: `lloyd 3/50`."""
+    """For a loop: `lloyd 3/50`."""
     inner: tuple[Progress, ...] = ()
-    """Segments under way inside of a loop."""
+    """Running segments of a loop."""
     attempt: int = 1
-    """Of the activity; above 1: a driver was lost."""
+    """Attempt of the activity; above 1: a driver was lost."""
     place: str = ""
-    """Where blocks beyond a few KiB were planned to go: `host` or `store`; empty: it leaves none."""
+    """Planned destination of blocks larger than a few KiB: `host` or `store`; empty: it has no blocks."""
     estimate: int = 0
-    """Bytes that were predicted for them."""
+    """Predicted bytes of these blocks."""
     read: dict[str, int] = {}
-    """Bytes of blocks it got, by the kind of place (see `Outcome.read`)."""
+    """Bytes of blocks read, by source (see `Outcome.read`)."""
     spilled: int = 0
     """Bytes it wrote to temporary files because they did not fit into memory."""
     run: str = ""
-    """The child run that it is; its figures are the sums over that."""
+    """The child run that the node represents; its figures are sums over that run."""
     origin: str = ""
-    """The run that made it, where it was taken over."""
+    """The run that produced it, if it was reused."""
 
 
 class Painter:
-    """Reads the store as little as it must: what is closed stays as it is."""
+    """Computes progress with few store requests: closed nodes are not read again."""
 
     def __init__(self, files: RunFiles, others: Callable[[str], RunFiles]) -> None:
         """`others`: the files of the runs that this one started."""
@@ -77,21 +77,21 @@ class Painter:
 
     @property
     def plan(self) -> Plan | None:
-        """None until the run has been opened by a driver."""
+        """None until a driver has opened the run."""
         if self._plan is None:
             self._plan = self._files.find(Plan, "plan")
         return self._plan
 
     def forget(self) -> None:
-        """A repair may have opened again what was closed."""
+        """Drop cached closed nodes, which a repair may have reopened."""
         self._closed.clear()
 
     def stages(self, view: RunView, end: RunEnd | None = None) -> list[StageView]:
-        """Every top node in the order of the plan. Blocking."""
+        """Every top-level node in the order of the plan. Blocking."""
         if self.plan is None:
             return []
         beats: dict[str, list[NodeView]] = defaultdict(list)
-        for beat in view.nodes if view.open else ():  # Temporal lists what a terminated run was at for good
+        for beat in view.nodes if view.open else ():  # Temporal keeps listing the activities of a terminated run
             beats[beat.node].append(beat)
         skipped = set(end.skipped) if end else set()
         failed = end.failure.node if end and end.failure else ""
@@ -126,7 +126,7 @@ class Painter:
         return self._closed[node.id]
 
     def _child(self, node: Child, view: RunView, failed: str) -> StageView:
-        """One row for all that its run has committed; what runs in there is seen only there."""
+        """One row with the totals of the child run. Its running attempts are shown only in its own view."""
         if node.id not in self._children:
             self._children[node.id] = Painter(self._others(self._files.child(node.id)), self._others)
         painter = self._children[node.id]
@@ -157,7 +157,7 @@ class Painter:
             return replace(known, state="failed")
         if not (known.committed or known.failed or known.iteration) or state == "paused":
             return known
-        # Of an open run it follows another node in that one's activity, whose next heartbeat will tell.
+        # In an open run its activity runs other nodes first; the next heartbeat will show it.
         return replace(known, state="running" if state == "running" else "stopped")
 
 
@@ -173,7 +173,7 @@ def _kind(node: Node) -> Literal["segment", "loop", "barrier", "workflow"]:
 
 
 def _bare(node: Node, state: NodeState) -> StageView:
-    """With what the plan says."""
+    """The view of a node with the values from the plan."""
     view = StageView(node.id, node.stages, _kind(node), state)
     if not isinstance(node, Segment):
         return view
@@ -229,7 +229,7 @@ def _closed(files: RunFiles, node: Node, found: dict[str, StageView]) -> StageVi
 
 
 def _from_ledger(files: RunFiles, node: Node) -> StageView:
-    """What was committed before the run stopped."""
+    """The partitions committed before the run stopped."""
     try:
         records = read(files.store, files.segment(node.id), files.key)
     except MissingError:

@@ -1,4 +1,4 @@
-"""What of a run is there already, and how it differs from another: for plan and resume."""
+"""For plan and resume: the results of a run that exist already, and its differences from another run."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 def find_kept(env: Environment, prepared: Prepared) -> dict[str, Entry | None]:
-    """Each node whose result is kept for later runs -> what is there under its content key.
+    """Each cacheable node -> the entry under its content key.
 
-    Those of a child, `load/read`, are found where its inputs are known.
+    Nodes of a child run (`load/read`) are included if the child's inputs are known.
     """
     from treadle.orchestrator.reuse.cache_entries import Entries
 
@@ -51,7 +51,7 @@ def _found(entries: Entries, plan: Plan, submission: Submission, below: str = ""
 
 
 def _find(entries: Entries, key: str, ttl: float) -> Entry | None:
-    """As a run that starts now would find it."""
+    """Find an entry as a run that starts now would."""
     try:
         return entries.find(key, ttl)
     except CorruptError as error:
@@ -60,7 +60,7 @@ def _find(entries: Entries, key: str, ttl: float) -> Entry | None:
 
 
 def cache_notes(plan: Plan, kept: dict[str, Entry | None]) -> dict[str, list[str]]:
-    """For each node a line that says whether it will run."""
+    """A line for each node that states whether it will run."""
     return dict(_notes(plan, plan.graph, kept, ""))
 
 
@@ -90,12 +90,12 @@ def _fate(entry: Entry | None, conditional: bool) -> str:
 
 
 def kept_json(kept: dict[str, Entry | None]) -> dict[str, Any]:
-    """node -> run and time of the result that is taken over, or null."""
+    """node -> run and time of the reused result, or null."""
     return {node: {"run": entry.run, "made": entry.made} if entry else None for node, entry in kept.items()}
 
 
 def beside(env: Environment, plan: Plan, submission: Submission, run: str) -> list[Difference]:
-    """Every node beside that of another run. Raises MissingError for a run that never got a plan."""
+    """Compare every node with another run. Raises MissingError for a run that never had a plan."""
     from treadle.orchestrator.plan.plan import Plan
     from treadle.orchestrator.reuse.key_difference import compare
     from treadle.orchestrator.run_store.run_files import Submission
@@ -109,9 +109,9 @@ def beside(env: Environment, plan: Plan, submission: Submission, run: str) -> li
 
 
 def changes(env: Environment, run: str, now: Prepared | None) -> dict[str, str]:
-    """Node -> the first thing that differs from the run if it were submitted `now`, or as it was if that is None.
+    """Node -> its first difference from the run, if the run were submitted `now`, or unchanged if `now` is None.
 
-    Of the second only input files can differ. What cannot be planned any more is told of no node, but of the first.
+    In the second case only input files can differ. An error of planning is returned under an empty name.
     """
     from treadle.client.submission import planned
     from treadle.orchestrator.run_store.run_files import Submission
@@ -127,7 +127,7 @@ def changes(env: Environment, run: str, now: Prepared | None) -> dict[str, str]:
 
 
 def find_run(env: Environment, text: str) -> str:
-    """The run that a person means; asks Temporal only for what is not a whole id."""
+    """The run that the text identifies. Temporal is queried only if the text is not a full id."""
     if env.store.head(f"{env.files(text).prefix}/spec") is not None:
         return text
     return env.with_runs(lambda runs: run_to_read(runs, text))

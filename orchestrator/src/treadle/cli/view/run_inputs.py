@@ -1,4 +1,4 @@
-"""The inputs that a run was given, for people."""
+"""The inputs of a run, for display."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 from treadle.orchestrator.run_store.run_files import RunFiles, Submission
 
 LONGEST = 200
-"""Characters of one value that are shown to people."""
+"""Maximum characters shown of one value."""
 _PASSWORD = re.compile(r"(?<=://)([^/@\s:]*):[^/@\s]+@")
-"""Of a URL: `postgres://ada:secret@host/`."""
+"""Password in a URL: `postgres://ada:secret@host/`."""
 
 
 def inputs_of(files: RunFiles) -> dict[str, Any]:
-    """Name -> value, defaults too; passwords of URLs are masked. Secrets are no inputs. Blocking."""
+    """Name -> value, including defaults; passwords in URLs are masked. Secrets are not inputs. Blocking."""
     known = files.find(Submission, "spec")
     return {name: _masked(value) for name, value in known.inputs.items()} if known else {}
 
 
 def brief(value: Any) -> str:
-    """A value in one line: text as it is, anything else as JSON."""
+    """A value in one line: text unchanged, other values as JSON."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 

@@ -1,4 +1,4 @@
-"""What a watched run looks like: a live table on a terminal, plain lines elsewhere, JSON lines for programs."""
+"""The display of a watched run: a live table on a terminal, plain lines elsewhere, JSON lines for programs."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ _MARKS = {
 
 class Screen(Protocol):
     def show(self, view: RunView, stages: Sequence[StageView], cost: str = "") -> None:
-        """The run as it is now, and what it has cost so far, where that has a price."""
+        """Show the current run, and its cost so far if it has a price."""
 
     def note(self, text: str) -> None:
-        """A line that stays."""
+        """Print a permanent line."""
 
     def log(self, line: str) -> None:
-        """A line of an attempt's log, which begins with its own time."""
+        """Print a line of an attempt's log, which starts with its own time."""
 
     def close(self) -> None:
-        """Leave the terminal as it should be."""
+        """Restore the terminal."""
 
 
 def label(stage: StageView) -> str:
-    """Its stages; with the run it is."""
+    """The names of its stages, or the node with its child run."""
     return f"{stage.node} → {stage.run}" if stage.run else formatting.node(stage.node, stage.stages)
 
 
 def counts(stage: StageView) -> str:
-    """`3/8`, or what there is to say of a node without partitions."""
+    """`3/8`, or the iterations of a loop."""
     if stage.kind == "loop":
         count = stage.iteration.rpartition(" ")[2]
         if not count or "/" in count:
@@ -77,7 +77,7 @@ def volume(stage: StageView) -> str:
 
 
 def exchange(stage: StageView) -> str:
-    """Where its blocks were planned to go, with how much was predicted, what it read from where, what it spilled."""
+    """The planned destination of its blocks with the predicted bytes, its reads by source, and its spilled bytes."""
     planned = f"to {stage.place}, {formatting.size(stage.estimate)} predicted" if stage.place else ""
     read = ", ".join(f"{formatting.size(size)} {place}" for place, size in stage.read.items())
     spilled = f"{formatting.size(stage.spilled)} spilled" if stage.spilled else ""
@@ -85,13 +85,13 @@ def exchange(stage: StageView) -> str:
 
 
 class Pace:
-    """How long a stage still needs, from how fast it went since it was first seen to run."""
+    """Estimates the remaining time of a stage from its speed since it was first seen running."""
 
     def __init__(self) -> None:
         self._first: dict[str, tuple[float, int]] = {}
 
     def left(self, stage: StageView, now: float) -> float | None:
-        """Seconds; None while nobody can know."""
+        """Seconds; None if unknown."""
         if stage.state != "running":
             self._first.pop(stage.node, None)
             return None
@@ -103,7 +103,7 @@ class Pace:
 
 
 class PlainScreen:
-    """A line whenever something changed."""
+    """Prints a line for every change."""
 
     def __init__(self, compact: bool) -> None:
         self._compact = compact
@@ -132,7 +132,7 @@ class PlainScreen:
 
 
 def plain_line(stage: StageView) -> str:
-    """One line for a stage under way or over; empty for one that waits."""
+    """One line for a running or finished stage; empty for a waiting one."""
     if stage.state == "waiting" and not stage.committed:
         return ""
     inner = "; ".join(f"{one.segment} {one.committed}/{one.partitions}" for one in stage.inner)
@@ -141,7 +141,8 @@ def plain_line(stage: StageView) -> str:
 
 
 class JsonScreen:
-    """One JSON object a line on stdout: `progress` when something changed; `note`; the watcher adds `end`."""
+    """Prints one JSON object per line to stdout: `progress` for every change; the watcher adds `end`. Notes go to
+    stderr."""
 
     def __init__(self) -> None:
         self._last: Any = None
@@ -163,13 +164,13 @@ class JsonScreen:
 
 
 def emit(event: dict[str, Any]) -> None:
-    """A line of JSON on stdout."""
+    """Print a line of JSON to stdout."""
     sys.stdout.write(json.dumps({"time": round(time.time(), 3), **event}, ensure_ascii=False) + "\n")
     sys.stdout.flush()
 
 
 class LiveScreen:
-    """A table that is drawn over itself."""
+    """A table that is redrawn in place."""
 
     def __init__(self, compact: bool) -> None:
         from rich.console import Console
@@ -230,7 +231,7 @@ def _row(stage: StageView, left: float | None) -> list[Any]:
     mark, style = _MARKS[stage.state]
     waits = f"about {formatting.span(left)} left" if left is not None else ""
     about = ", ".join(filter(None, [volume(stage), waits]))
-    # Names of stages are never cut off, since their ends may be what differs; ids of runs are.
+    # Names of stages are never truncated, because they may differ only at the end. Run ids are.
     overflow: Literal["ellipsis", "fold"] = "ellipsis" if stage.run else "fold"
     name = Text(label(stage), style if stage.state in ("waiting", "skipped") else "", overflow=overflow)
     return [Text(mark, style), name, _bar(stage), counts(stage), about, Text(troubles(stage), "yellow")]

@@ -1,4 +1,4 @@
-"""A run as it goes on, its result at the end, and the exit code that says how it went."""
+"""Follows a run: shows its progress, then its result, and returns the exit code."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
     from .watch_output import Screen
 
 SECOND_CHANCE = 2.0
-"""Seconds after a Ctrl-C in which another one cancels the run."""
+"""Seconds after a Ctrl-C in which a second one cancels the run."""
 SILENCE = 3.0
-"""Seconds without a driver after which the watcher says so."""
+"""Seconds without a driver after which the watcher reports it."""
 _REMEDIES: dict[str, str] = {
     FailureClass.OUT_OF_MEMORY: "Give the stage more `memory`, or its input more partitions: that takes a new run.",
     FailureClass.POISON: "Each attempt ended its process: by a crash in native code, os._exit, or for want of memory.",
     FailureClass.TIMED_OUT: "Give the stage a longer `timeout`, or its input more partitions: that takes a new run.",
 }
-"""What to look for, or what the workflow could say."""
+"""Advice for some classes of failure."""
 _NEW = "Changed input files need `treadle rerun {run}`; changed code needs a new run."
 
 
 @dataclass(frozen=True)
 class Watching:
-    """How to watch; options of a command. Raises UsageError for a `timeout` that is no duration."""
+    """How to watch; options of a command. Raises UsageError for an invalid `timeout`."""
 
     compact: Annotated[bool, typer.Option("--compact", help="Only stages that are under way.")] = False
     interval: Annotated[
@@ -67,16 +67,16 @@ class Watching:
     ] = True
 
     def __post_init__(self) -> None:
-        _ = self.seconds  # refused before anything starts
+        _ = self.seconds  # refused before the run starts
 
     @property
     def seconds(self) -> float | None:
-        """Of the timeout."""
+        """The timeout in seconds."""
         return duration(self.timeout, "--timeout") if self.timeout else None
 
 
 async def watch_run(env: Environment, runs: Runs, run: str, how: Watching) -> Exit:
-    """Watch to the end, or to what `how` says; the code of the run."""
+    """Watch to the end, or until a condition of `how` holds; return the exit code."""
     from treadle.orchestrator.environment.connection_errors import Unreachable
 
     watcher = Watcher(env, runs, run, how)
@@ -92,7 +92,7 @@ async def watch_run(env: Environment, runs: Runs, run: str, how: Watching) -> Ex
 
 
 class _Keys:
-    """Ctrl-C, counted."""
+    """Counts Ctrl-C."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -113,7 +113,7 @@ class _Keys:
 
 
 class Watcher:
-    """One watched run. Use once."""
+    """One watched run. For one use."""
 
     def __init__(self, env: Environment, runs: Runs, run: str, how: Watching) -> None:
         from .attempt_logs import LogFollower
@@ -162,7 +162,7 @@ class Watcher:
         return max(0.0, min(self._how.interval, self._deadline - time.monotonic()))
 
     async def _look(self) -> Exit | None:
-        """Draw what is to be seen; a code when that is the last of it."""
+        """Show the current state; return a code if the watcher must stop."""
         view = await self._view()
         stages = await asyncio.to_thread(self._painter.stages, view)
         cost = await asyncio.to_thread(self._cost.text, self._painter.plan)
@@ -181,7 +181,7 @@ class Watcher:
         return None
 
     async def _view(self) -> RunView:
-        """The run; says so when Temporal takes its time, which the SDK waits for some seconds."""
+        """The run. Prints a note if Temporal does not answer; the SDK retries for some seconds."""
         asked = spawn(self._runs.view(self._run))
         done, _ = await asyncio.wait([asked], timeout=SILENCE)
         if not done and not await self._temporal_answers():
@@ -189,7 +189,8 @@ class Watcher:
         return await asked
 
     async def _temporal_answers(self) -> bool:
-        """A view also asks the run's driver whether the run is paused, which takes its time when no driver is alive."""
+        """Distinguishes an unreachable Temporal from a lost driver: a view also queries the driver, which is slow if
+        none lives."""
         with suppress(TimeoutError):
             return await asyncio.wait_for(self._runs.exists(self._run), SILENCE)
         return False
@@ -207,13 +208,14 @@ class Watcher:
                 self._screen.log(line)
 
     def _say_when_paused(self, view: RunView) -> None:
-        """Once for each pause."""
+        """Print a note once for each pause."""
         if view.state == "paused" and not self._paused:
             self._screen.note(advice(f"run {self._run} is paused; go on with: treadle unpause {self._run}"))
         self._paused = view.state == "paused"
 
     def _say_what_drivers_lost(self, view: RunView) -> None:
-        """An activity that fails is a driver's failure, not the user's; Temporal tries it again for ever."""
+        """Report failed activities: they are failures of a driver, not of the user, and Temporal retries them
+        forever."""
         for beat in view.nodes:
             if beat.last_failure and beat.last_failure != self._told.get(beat.node):
                 self._told[beat.node] = beat.last_failure
@@ -223,8 +225,8 @@ class Watcher:
                 self._screen.note(f"{where}: a driver failed, trying again: {why}")
 
     async def _say_when_alone(self, view: RunView) -> None:
-        """Once for each time that the driver is gone."""
-        busy = view.nodes and not self._env.profile.embedded  # there it is cheap to know better
+        """Print a note once for each loss of the driver."""
+        busy = view.nodes and not self._env.profile.embedded  # in the embedded default a better check is cheap
         if busy or not view.open or view.state == "paused" or await self._env.drivers(self._runs, view.queue):
             self._alone_since = None
             return
@@ -268,7 +270,7 @@ class Watcher:
         return code if self._how.exit_status else Exit.SUCCESS
 
     def _what_next(self, end: RunEnd) -> list[str]:
-        """Where to look, and what to do. Blocking."""
+        """Hints for the user: where to look, and how to continue. Blocking."""
         if end.state == "succeeded":
             return [] if end.outputs else self._made(end.skipped)
         return self._after(end.failure) if end.failure else [f"Go on with it: {resuming(self._run)}"]
@@ -288,7 +290,7 @@ class Watcher:
         return [*logs, *remedy, f"Once the surroundings are mended: {again}. {_NEW.format(run=self._run)}"]
 
     def _made(self, skipped: Sequence[str]) -> list[str]:
-        """Where the data is of a workflow that declares no outputs."""
+        """The location of the data of a workflow without declared outputs."""
         plan = self._painter.plan
         if plan is None or plan.graph.outputs:
             return [f"{stage} is in {uri}" for stage, uri in plan.graph.outputs.items()] if plan else []
@@ -297,7 +299,7 @@ class Watcher:
 
 
 def _is_end(graph: Graph, stage: str) -> bool:
-    """Whether the stage makes data that no other reads."""
+    """Whether no other stage reads the data of the stage."""
     from treadle.orchestrator.plan.plan import Barrier
 
     own = {node.id for node in graph.nodes_of(stage) if not isinstance(node, Barrier)}
@@ -305,12 +307,12 @@ def _is_end(graph: Graph, stage: str) -> bool:
 
 
 def driver_command(env: Environment, run: str) -> str:
-    """What starts a driver here."""
+    """The command that starts a driver here."""
     return resuming(run) if env.profile.embedded else "treadle worker"
 
 
 def resuming(run: str) -> str:
-    """What goes on with a run; a child goes on with the run that it belongs to."""
+    """The command that resumes a run; a child run is resumed with its parent."""
     return f"treadle resume {run.partition('/')[0]}"
 
 
@@ -324,14 +326,14 @@ def _screen(how: Watching) -> Screen:
 
 
 def code_of_state(state: str) -> Exit:
-    """The same for a run that is over as for one watched to its end."""
+    """The exit code of an ended run, the same as after watching it."""
     if state == "succeeded":
         return Exit.SUCCESS
     return Exit.CANCELLED if state in ("cancelled", "terminated") else Exit.RUN_FAILED
 
 
 def show_end(run: str, view: RunView, end: RunEnd, *, jsonl: bool = False) -> Exit:
-    """Outputs on stdout, how it went on stderr."""
+    """Print outputs to stdout, and the result of the run to stderr."""
     if jsonl:
         from .watch_output import emit
 

@@ -1,4 +1,5 @@
-"""A wide segment under way, as one: its task groups are several activities; describe() shows those that run."""
+"""Combines the task groups of a wide segment into one view. They are separate activities; Temporal lists only running
+ones."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from treadle.orchestrator.run_store.run_files import GroupClosing, RunFiles
 
 
 class Groups:
-    """The task groups of a run's segments: the closed ones, each read once, and what others said before."""
+    """The task groups of a run's segments: closed groups, each read once, and earlier heartbeats."""
 
     def __init__(self, files: RunFiles) -> None:
         self._files = files
@@ -19,13 +20,13 @@ class Groups:
         self._retried: dict[str, dict[int, int]] = {}
 
     def retried(self, segment: str, now: Iterable[Progress] = ()) -> int:
-        """Attempts made again, of the groups that run `now` and of those seen before: their manifests do not count."""
+        """Retried attempts of the running groups (`now`) and of earlier ones, whose manifests do not count retries."""
         seen = self._retried.setdefault(segment, {})
         seen |= {one.group: one.retried for one in now}
         return sum(seen.values())
 
     def closed(self, segment: str) -> dict[int, GroupClosing]:
-        """group -> what its newest manifest says. Blocking."""
+        """group -> its newest manifest. Blocking."""
         found = {}
         for group, generation in self._files.closed_groups(segment).items():
             name = (segment, group, generation)
@@ -36,7 +37,7 @@ class Groups:
 
 
 def sum_of(segment: Segment, beats: Sequence[NodeView], groups: Groups) -> NodeView:
-    """The groups that run and those that are closed as one node; the only beat where the segment has no groups."""
+    """The running and closed groups as one node; the single heartbeat if the segment has no groups."""
     running = {one.group: one for beat in beats for one in beat.progress if one.group >= 0}
     over = [one for group, one in groups.closed(segment.id).items() if group not in running]
     if not running and not over:

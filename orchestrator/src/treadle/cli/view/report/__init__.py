@@ -1,1 +1,1 @@
-"""What a run did, as one self-contained page: `facts` reads the store, `drawing` lays out the graph, `page` renders."""
+"""A run as one self-contained HTML page: `facts` reads the store, `drawing` lays out the graph, `page` renders."""

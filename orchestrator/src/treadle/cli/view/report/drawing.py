@@ -1,4 +1,4 @@
-"""The graph of a run as boxes and lines: nodes in layers by their longest way from a start. Pure."""
+"""The graph of a run as boxes and lines. A node's layer is its longest distance from a start. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 WIDTH, HEIGHT = 190, 46
-"""Of a box, in pixels."""
+"""Size of a box, in pixels."""
 GAP_X, GAP_Y = 56, 18
 
 
@@ -33,7 +33,7 @@ class Picture(Struct, frozen=True):
 
 
 def draw(nodes: Sequence[str], edges: Iterable[tuple[str, str]]) -> Picture:
-    """Boxes from left to right; `nodes` in topological order. No line stands for a way that others make up."""
+    """Boxes from left to right; `nodes` are in topological order. Edges implied by other edges are not drawn."""
     needs = _needs(nodes, edges)
     layers = _layers(nodes, needs)
     rows: dict[int, int] = defaultdict(int)
@@ -49,7 +49,7 @@ def draw(nodes: Sequence[str], edges: Iterable[tuple[str, str]]) -> Picture:
 
 
 def _needs(nodes: Sequence[str], edges: Iterable[tuple[str, str]]) -> Mapping[str, list[str]]:
-    """What each node needs, but for what another of its needs needs already."""
+    """The needs of each node, without those implied by its other needs."""
     needs: dict[str, list[str]] = {node: [] for node in nodes}
     for source, target in edges:
         needs[target].append(source)

@@ -1,4 +1,4 @@
-"""A run as its store tells it: every attempt, and what each node of the plan came to. Needs no driver."""
+"""The facts about a run in its store: every attempt, and the totals of each node of the plan. Needs no driver."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from treadle.orchestrator.plan.plan import Child, Graph, Loop, Node, Plan, Segme
 from treadle.orchestrator.run_store.run_files import RunFiles
 
 _ITERATION = re.compile(r"[^/]+-\d+/")
-"""What an iteration of a loop puts before the node: `lloyd-3/`."""
+"""The prefix of a node in an iteration of a loop: `lloyd-3/`."""
 
 
 class Attempted(Struct, frozen=True):
@@ -36,7 +36,7 @@ class Attempted(Struct, frozen=True):
     cpu_seconds: float = 0.0
     peak_memory: int = 0
     spilled: int = 0
-    """Bytes written to temporary files for want of memory."""
+    """Bytes written to temporary files for lack of memory."""
     bytes_in: int = 0
     bytes_out: int = 0
     rows: int = 0
@@ -44,45 +44,45 @@ class Attempted(Struct, frozen=True):
 
 
 class NodeFacts(Struct, frozen=True):
-    """What all attempts at a node came to, every iteration of a loop included."""
+    """Totals of all attempts at a node, including every iteration of a loop."""
 
     node: str
     stages: tuple[str, ...]
     kind: str
     depth: int
-    """Loops around it."""
+    """Number of enclosing loops."""
     tasks: int = 0
-    """Partitions committed."""
+    """Committed partitions."""
     retries: int = 0
-    """Attempts that failed and were made again."""
+    """Failed attempts that were retried."""
     failed: int = 0
-    """Partitions that failed finally, for good."""
+    """Partitions that failed permanently."""
     rows: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
     read: dict[str, int] = {}
-    """Bytes by the kind of place they came from (see `Outcome.read`)."""
+    """Bytes by source (see `Outcome.read`)."""
     seconds: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Median, 95th percentile and longest of its committed attempts."""
+    """Median, 95th percentile and maximum of its committed attempts."""
     busy_seconds: float = 0.0
     cpu_seconds: float = 0.0
     peak_memory: int = 0
     spilled: int = 0
     run: str = ""
-    """The child run that it is."""
+    """The child run that the node represents."""
 
 
 class Facts(Struct, frozen=True):
     nodes: tuple[NodeFacts, ...]
     attempts: tuple[Attempted, ...]
-    """In the order they started; those whose start nobody knows are left out."""
+    """In the order of their start; attempts with an unknown start are omitted."""
     edges: tuple[tuple[str, str], ...]
     outputs: dict[str, str]
     """stage -> URI."""
 
 
 def gather(files: RunFiles, plan: Plan, logged: Sequence[AttemptRecord]) -> Facts:
-    """Reads every ledger of the run. Raises CorruptError for one that this deployment did not write. Blocking."""
+    """Read every ledger of the run. Raises CorruptError for a ledger that this deployment did not write. Blocking."""
     records = [record for ledger in _ledgers(files) for record in read(files.store, ledger, files.key)]
     committed = [_succeeded(record) for record in records if isinstance(record, Committed)]
     failures = list(_failures(logged))
@@ -93,7 +93,7 @@ def gather(files: RunFiles, plan: Plan, logged: Sequence[AttemptRecord]) -> Fact
 
 
 def node_of(segment: str) -> str:
-    """The plan's node: `lloyd-3/assign` is `assign`."""
+    """The plan's node of a segment: `assign` for `lloyd-3/assign`."""
     return _ITERATION.sub("", segment)
 
 
@@ -142,7 +142,7 @@ def _failures(logged: Iterable[AttemptRecord]) -> Iterator[Attempted]:
 def _nodes(
     graph: Graph, committed: Sequence[Attempted], records: Sequence[Record], lost: Sequence[Attempted] = ()
 ) -> Iterator[NodeFacts]:
-    """`lost`: attempts that failed, as far as their reports are there."""
+    """`lost`: failed attempts whose reports exist."""
     mine, theirs = _by_node(committed), _by_node(lost)
     failures = Counter(node_of(record.segment) for record in records if isinstance(record, Failed))
     failed = Counter(node_of(segment) for segment, _ in _failed(records))
@@ -159,7 +159,7 @@ def _by_node(attempts: Sequence[Attempted]) -> dict[str, list[Attempted]]:
 
 
 def _with_lost(facts: NodeFacts, lost: Sequence[Attempted]) -> NodeFacts:
-    """The facts with the memory and the slot time of attempts that failed."""
+    """The facts, including the memory and the slot time of failed attempts."""
     return replace(
         facts,
         busy_seconds=facts.busy_seconds + sum(one.seconds for one in lost if one.started),
@@ -168,7 +168,7 @@ def _with_lost(facts: NodeFacts, lost: Sequence[Attempted]) -> NodeFacts:
 
 
 def _failed(records: Iterable[Record]) -> set[tuple[str, int]]:
-    """Segment and partition of what failed finally, and was not committed by a resumption since."""
+    """Segment and partition of permanent failures that no later resumption committed."""
     failed: set[tuple[str, int]] = set()
     for record in records:
         if isinstance(record, Failed) and record.final:
@@ -216,7 +216,7 @@ def _facts(node: Node, depth: int, attempts: Sequence[Attempted], retries: int, 
 
 
 def percentiles(values: Sequence[float]) -> tuple[float, float, float]:
-    """Median, 95th percentile and largest, each one of the values (nearest rank)."""
+    """Median, 95th percentile and maximum, each one of the values (nearest rank)."""
     if not values:
         return (0.0, 0.0, 0.0)
     ordered = sorted(values)
@@ -225,7 +225,7 @@ def percentiles(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def _edges(graph: Graph) -> Iterator[tuple[str, str]]:
-    """Between nodes of one level; a loop's body hangs on the loop."""
+    """Edges between nodes of one level; the body of a loop starts at the loop."""
     for node in graph.nodes:
         known = {one.id for one in graph.nodes}
         yield from ((need, node.id) for need in sorted({*node.data, *node.after} & known))

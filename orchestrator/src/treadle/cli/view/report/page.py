@@ -1,4 +1,5 @@
-"""Facts to one HTML file that needs nothing else: no network, no other file, by its own policy no foreign script."""
+"""Renders the facts as one self-contained HTML file. Its content security policy allows no network access and no
+foreign script."""
 
 from __future__ import annotations
 
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
     from ..attempt_logs import ErrorGroup
 
 SLOWEST = 12
-"""Attempts listed by name."""
+"""Number of slowest attempts listed."""
 SHOWN_ERRORS = 40
-"""Kinds of errors; the log has all."""
+"""Number of error groups shown; the log has all of them."""
 COLOURS = 8
-"""Of nodes, in style.css; more nodes take them in turn."""
+"""Number of node colours in style.css, which are reused in turn."""
 
 
 class Tile(Struct, frozen=True):
@@ -44,7 +45,7 @@ def render(
     made: datetime,
     inputs: Mapping[str, Any] | None = None,
 ) -> str:
-    """The page; no `end` of an open run. Everything that comes from the run is escaped."""
+    """The page; `end` is None for an open run. All content from the run is escaped."""
     from jinja2 import Environment, StrictUndefined
 
     style, script = _resource("style.css"), _resource("timeline.js")
@@ -84,7 +85,7 @@ def render(
 
 
 def timeline(attempts: Sequence[Attempted], colours: Mapping[str, int]) -> dict[str, Any]:
-    """The attempts in columns, times in milliseconds from the first start."""
+    """The attempts as columns; times are in milliseconds from the first start."""
     origin = attempts[0].started if attempts else 0.0
     nodes = list(dict.fromkeys(one.segment for one in attempts))
     slots = sorted({one.slot for one in attempts}, key=_slot_order)
@@ -110,7 +111,7 @@ def _in_order(attempts: Sequence[Attempted], segments: Sequence[str]) -> list[st
 
 
 def _slot_order(slot: str) -> tuple[str, int, str]:
-    """`local-2` before `local-10`."""
+    """Sorts `local-2` before `local-10`."""
     name, _, number = slot.rpartition("-")
     return (name, int(number), "") if number.isdigit() else (slot, 0, "")
 
@@ -138,7 +139,7 @@ def _tiles(view: RunView, facts: Facts, made: datetime) -> list[Tile]:
 
 
 def _took(view: RunView, facts: Facts, took: float) -> Tile:
-    """From the first start to the end: the timeline shows the attempts of every resumption."""
+    """Time from the first start to the end, because the timeline shows the attempts of every resumption."""
     if view.resumption == 1 or not facts.attempts:
         return Tile("took", formatting.span(took))
     whole = max(took, view.started.timestamp() + took - facts.attempts[0].started)
@@ -166,7 +167,7 @@ def _digest(text: str) -> str:
 
 
 def _for_script(data: dict[str, Any]) -> str:
-    """JSON that cannot end the element it stands in."""
+    """JSON that cannot end its script element."""
     return msgspec.json.encode(data).decode().replace("<", "\\u003c")
 
 
