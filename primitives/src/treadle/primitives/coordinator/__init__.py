@@ -1,4 +1,6 @@
-"""Who takes part: members, their leases and channels, barriers, tasks, and where blocks are (docs/coordinator.md)."""
+"""The coordinator of a gang: members and their leases, channels, barriers, tasks, and locations of blocks
+(docs/coordinator.md).
+"""
 
 from .component import Limits, Timing
 from .instructions import Close, Deliver, Instruction, Returned, Send

@@ -1,15 +1,17 @@
-"""Barriers: generation after generation, all parties pass or none does.
+"""Barriers: in each generation either all parties pass or none does.
 
-The parties of a barrier are the first `parties` members to arrive at it; they stay its parties. In each generation a
-party is `away` until it says Wait with that generation, then `waiting`:
+The parties of a barrier are the first `parties` members that arrive at it, for good. In each generation a party is
+`away` until it sends Wait with that generation; then it is `waiting`:
 
-    all waiting                       -> Released to all; the next generation begins, all away
-    a party is lost or leaves         -> Broken to those waiting, and to whoever arrives later; final
-    Wait of a generation gone by      -> Released again: the first answer was lost with a connection
-    Wait of the next generation, by a party not known yet -> an earlier coordinator released this one: Released to those
-                                         waiting, and the next begins
+    event                                    effect
+    all parties are waiting                  Released to all; the next generation begins with all parties away
+    a party is lost or leaves                Broken to waiting parties, and to parties that arrive later; final
+    Wait of an earlier generation            Released again: the first answer was lost with a connection
+    Wait of the next generation, from a new  an earlier coordinator released this generation: Released to waiting
+    party                                    parties, and the next generation begins
 
-Parties that meet `elsewhere` say Wait once, of generation 0, and are never released: all they hear is Broken.
+Parties that meet `elsewhere` send Wait once, with generation 0. The coordinator never releases them and sends them only
+Broken.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ class _Barrier:
         self.parties, self.generation = wait.parties, wait.generation
         self.elsewhere = wait.elsewhere
         self.waiting: dict[str, bool] = {}
-        """Each known party, and whether it waits."""
+        """Maps each known party to whether it waits."""
         self.lost: tuple[str, ...] = ()
         self.forget_at: float | None = None
 
@@ -47,13 +49,13 @@ class Barriers:
         self._of: dict[str, set[str]] = {}
         self._broken: OrderedDict[str, None] = OrderedDict()
         self._idle: OrderedDict[str, None] = OrderedDict()
-        """Whole, and nobody waits: oldest first."""
+        """Barriers with all parties known and no party waiting, the longest unused first."""
 
     def __len__(self) -> int:
         return len(self._barriers)
 
     def wait(self, member: str, wait: Wait) -> None:
-        """A party arrives, or says so again. Raises Refusal."""
+        """A party arrives, or repeats its Wait. Raises Refusal."""
         name = wait.barrier
         barrier = self._barriers.get(name)
         self._check(member, barrier, wait)
@@ -89,7 +91,9 @@ class Barriers:
         check(wait.generation <= latest, name, f"nobody has passed it {wait.generation} times")
 
     def _make(self, wait: Wait) -> _Barrier:
-        """In place of the one unused for longest, if need be: its parties make it anew, as after a restart."""
+        """Add a barrier, and delete the longest unused one when the limit is reached. Its parties create it again, as
+        after a restart.
+        """
         if len(self._barriers) >= self._limits.barriers:
             self._delete(next(iter(self._idle)))
         barrier = self._barriers[wait.barrier] = _Barrier(wait)
@@ -123,7 +127,7 @@ class Barriers:
         self._idle[name] = None
 
     def drop(self, member: str, now: float) -> None:
-        """A member is gone, in good order or not: nobody passes its barriers any more."""
+        """Break the barriers of a member that left or was lost."""
         for name in sorted(self._of.pop(member, ())):
             barrier = self._barriers[name]
             barrier.lost += (member,)
@@ -136,7 +140,9 @@ class Barriers:
             self._remember(barrier, name, now)
 
     def _remember(self, barrier: _Barrier, name: str, now: float) -> None:
-        """A barrier is no more once all its parties are gone; while some may still arrive, it stays to tell them."""
+        """Delete a broken barrier once all its parties are gone. Until then keep it for a while, to answer parties that
+        arrive late.
+        """
         self._idle.pop(name, None)
         if len(barrier.lost) == barrier.parties:
             self._delete(name)
@@ -145,7 +151,7 @@ class Barriers:
             self._broken[name] = None
 
     def count(self, name: str) -> tuple[int, int] | None:
-        """Members that wait at a barrier, and its parties."""
+        """Return the number of members waiting at a barrier, and its number of parties; None for an unknown barrier."""
         barrier = self._barriers.get(name)
         return (sum(barrier.waiting.values()), barrier.parties) if barrier else None
 
@@ -156,6 +162,6 @@ class Barriers:
         return None
 
     def forget(self, now: float) -> None:
-        """Forget barriers that broke long ago."""
+        """Forget barriers whose time as broken ones is over."""
         while (due := self.wakes_at()) is not None and due <= now:
             self._delete(next(iter(self._broken)))

@@ -1,4 +1,4 @@
-"""Which members serve which blocks: soft state, said again after every reconnect."""
+"""The members that serve each block. Soft state: members announce their blocks again after every reconnect."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Directory:
         self._blocks: dict[str, set[str]] = {}
 
     def __len__(self) -> int:
-        """Blocks that somebody serves."""
+        """Number of blocks that at least one member serves."""
         return len(self._members)
 
     def announce(self, member: str, blocks: Iterable[str]) -> None:
-        """The member serves these blocks. Raises Refusal, and nothing is entered."""
+        """Enter blocks that the member serves. Raises Refusal and enters nothing when a limit is exceeded."""
         fresh = set(blocks) - self._blocks.get(member, set())
         longest = max(fresh, key=len, default="")
         check(len(longest) <= self._limits.name, longest, "the name is too long")
@@ -33,7 +33,7 @@ class Directory:
             self._members.setdefault(block, {})[member] = None
 
     def withdraw(self, member: str, blocks: Iterable[str]) -> None:
-        """It no longer does; blocks it never announced are passed over."""
+        """The member no longer serves these blocks; blocks it never announced are ignored."""
         known = self._blocks.get(member, set())
         for block in known.intersection(blocks):
             known.discard(block)
@@ -42,7 +42,7 @@ class Directory:
             self._blocks.pop(member, None)
 
     def drop(self, member: str) -> None:
-        """It serves nothing any more, or will say again what it does."""
+        """Forget all blocks of the member: it is gone, or will announce its blocks again."""
         for block in self._blocks.pop(member, ()):
             self._forget(member, block)
 
@@ -53,5 +53,5 @@ class Directory:
             del self._members[block]
 
     def locate(self, block: str) -> list[str]:
-        """Members that serve it, the latest first; at most `located` of them."""
+        """Return members that serve the block, the latest first; at most `Limits.located` of them."""
         return list(islice(reversed(self._members.get(block, {})), self._limits.located))

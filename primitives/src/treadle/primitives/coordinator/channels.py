@@ -1,13 +1,14 @@
-"""Channels: who is in them, and the views that say so.
+"""Channels: their members, and the views that report changes of membership.
 
-    forming    fewer than `parties` are in it: no view yet
-    gathering  a Join names an epoch this channel never had: members of an earlier coordinator's channel come back. No
-               view until `settle` seconds have passed; then one in which they have their seats, where possible
-    open       each change makes a view due, at once or when the last one is `spacing * members` old; all changes until
-               then are in it
+    state      meaning
+    forming    fewer than `parties` members have joined: no view yet
+    gathering  a Join names an epoch that this channel never had: members of an earlier coordinator's channel return.
+               After `settle` seconds a view gives them their old seats, where possible
+    open       each change makes a view due, at once or when the last view is `spacing * members` old. The view
+               includes all changes until then
 
-A view is a difference for those who have the one before it, and whole (`since` 0) for others. Whoever is connected but
-has not said yet what it has seen gets none.
+A member that has the previous view gets only the difference; other members get a whole view (`since` 0). A connected
+member that has not yet reported its last view gets none.
 """
 
 from __future__ import annotations
@@ -21,19 +22,21 @@ from .messages import Change, Join, Seat, View
 from .tree import Tree
 
 _LOSSES = 10_000
-"""Losses remembered in a channel, for members that missed a view."""
+"""Losses that a channel remembers, for members that missed a view."""
 
 
 class _Place(Struct):
-    """A member in a channel."""
+    """The coordinator's record of a member in a channel."""
 
     seat: Seat
     since: int
-    """Epoch of the last view it has seen, from whichever coordinator: later losses are news to it."""
+    """Epoch of the last view that the member has seen, from any coordinator: losses after it are reported to the
+    member.
+    """
     held: int | None = 0
-    """Epoch of the view it has from here; 0: none; None: it has to say."""
+    """Epoch of the view that the member has from this coordinator. 0: none; None: the member has yet to report it."""
     sent: int = 0
-    """Of the last view sent, whether or not it arrived."""
+    """Epoch of the last view sent, whether or not it arrived."""
 
 
 class _Channel:
@@ -49,7 +52,7 @@ class _Channel:
         self._losses: deque[tuple[int, str]] = deque(maxlen=_LOSSES)
 
     def due(self, now: float) -> float | None:
-        """When the changes made so far are to be seen."""
+        """When the pending changes are to be sent; None: not yet known."""
         if self.settles_at is not None:
             return self.settles_at
         if not self.epoch and len(self.places) < self.parties:
@@ -63,7 +66,7 @@ class _Channel:
             self._lost.append(member)
 
     def renew(self, epochs: Epochs) -> list[tuple[str, View]]:
-        """Everybody's next view, if there is something new for them."""
+        """Return the next view of each member that needs one."""
         before, changes = self.epoch, self._changes()
         if changes or self._lost or not self.epoch:
             self.epoch = epochs.next()
@@ -80,7 +83,7 @@ class _Channel:
         return views
 
     def _changes(self) -> tuple[Change, ...]:
-        """Of the seats since the last view."""
+        """Settle the tree, and return the changes of seats since the last view."""
         settled = self.tree.settle()
         size, before = len(self.tree), len(self._seats)
         if not settled:
@@ -98,7 +101,7 @@ class _Channel:
         return tuple(changes)
 
     def _whole(self, since: int, known: dict[tuple[str, ...], View]) -> View:
-        """The view for somebody who has another than the last; most who need one need the same."""
+        """Return the whole view, for a member that lacks the previous one. Most such members need the same view."""
         lost = tuple(name for epoch, name in self._losses if epoch > since) if since else ()
         if lost not in known:
             changes = tuple(Change(seat, occupant) for seat, occupant in enumerate(self._seats))
@@ -119,7 +122,7 @@ class Channels:
         return len(self._channels)
 
     def join(self, member: Seat, join: Join, now: float) -> None:
-        """A member takes a seat, or says after a reconnect which view it has. Raises Refusal."""
+        """Give a member a seat, or record the view it reports after a reconnect. Raises Refusal."""
         self._check(member.member, join)
         channel = self._channels.get(join.channel)
         returns = join.epoch > (channel.epoch if channel else 0)
@@ -155,7 +158,7 @@ class Channels:
 
     def _return(self, channel: _Channel, place: _Place, member: Seat, join: Join) -> None:
         seat = Seat(member.member, member.address, member.host, join.role)
-        if place.held is None:  # over one connection we know what we sent
+        if place.held is None:  # after a reconnect; over one connection, the coordinator knows which view it sent
             place.since = join.epoch
             place.held = join.epoch if join.epoch <= place.sent else 0
         if seat != place.seat or join.epoch > channel.epoch:
@@ -163,22 +166,24 @@ class Channels:
             channel.tree.touch(member.member)
 
     def leave(self, member: str, name: str, now: float) -> None:
-        """In good order. Not being in it is well too: it may have been said twice."""
+        """Remove a member in good order; does nothing when it is not in the channel, since Leave may arrive twice."""
         if name in self._of.get(member, ()):
             self._remove(member, name, now, lost=False)
 
     def drop(self, member: str, now: float, *, lost: bool) -> None:
-        """The member is gone from everything."""
+        """Remove a member that left or was lost from all its channels."""
         for name in sorted(self._of.get(member, ())):
             self._remove(member, name, now, lost=lost)
 
     def cut(self, member: str) -> None:
-        """Its connection ended, or is another now: it has to say which views it has."""
+        """The member's connection ended or was replaced: it must report again which views it has."""
         for name in self._of.get(member, ()):
             self._channels[name].places[member].held = None
 
     def confirm(self, member: str, now: float) -> None:
-        """Channels it has not spoken of since it came back have lost it, even if it meant to leave them."""
+        """Remove the member, as lost, from channels that it has not joined again since its reconnect, even if it meant
+        to leave them.
+        """
         for name in sorted(self._of.get(member, ())):
             if self._channels[name].places[member].held is None:
                 self._remove(member, name, now, lost=True)
@@ -202,7 +207,9 @@ class Channels:
             self._due[channel.name] = due
 
     def count(self, name: str) -> tuple[int, int] | None:
-        """Members in a channel, and the parties it waits for."""
+        """Return the number of members in a channel, and the number of parties it waits for; None for an unknown
+        channel.
+        """
         channel = self._channels.get(name)
         return (len(channel.places), channel.parties) if channel else None
 

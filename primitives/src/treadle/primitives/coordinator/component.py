@@ -1,4 +1,4 @@
-"""What the parts of the coordinator have in common: its figures, its epochs, and how it says no."""
+"""What the parts of the coordinator share: timing, limits, epochs and refusals."""
 
 from __future__ import annotations
 
@@ -10,52 +10,53 @@ from ..errors import TreadleError
 from .messages import ToMember
 
 Post = Callable[[str, ToMember], None]
-"""Say something to a member, by name; nothing happens while it is not connected."""
+"""Sends a message to a member, by name; does nothing while the member is not connected."""
 
 GREATEST_EPOCH = 2**53
-"""Beyond it a member's word is not believed: epochs must go on rising, and stay exact everywhere."""
+"""Highest epoch accepted from a member: epochs must be able to rise further, and stay exact as a float."""
 
 
 class Timing(Struct, frozen=True):
-    """Seconds."""
+    """Durations of the coordinator, in seconds."""
 
     lease: float = 10.0
-    """A member not heard of for so long is lost."""
+    """A silent member is lost after this time."""
     grace: float = 1.0
-    """A member whose connection ended without a word has so long to come back; then to say what it is in."""
+    """A member whose connection ended without Bye has this time to reconnect, and again this time to name its channels.
+    """
     settle: float = 2.0
-    """A channel that an earlier coordinator had waits so long for its members, before its first view."""
+    """A channel of an earlier coordinator waits this long for its members before its first view."""
     spacing: float = 20e-6
-    """Views of a channel are at least so far apart, for each of its members: about 50,000 messages a second."""
+    """Minimum time between two views of a channel, for each of its members: about 50,000 messages a second."""
     dial: float = 0.05
-    """From `Dial` to dialling: both sides have heard of it by then."""
+    """Delay between `Dial` and dialling: both sides have received `Dial` by then."""
     broken: float = 30.0
-    """A broken barrier is remembered so long, for parties that arrive late."""
+    """How long a broken barrier is remembered, for parties that arrive late."""
 
 
 class Limits(Struct, frozen=True):
-    """What one run may hold: a broken member is refused before it fills the memory."""
+    """Limits of one run, so that a faulty member is refused before it exhausts the memory."""
 
     connections: int = 20_000
     name: int = 1_000
     """Characters of a name or address."""
     channels: int = 1_000
-    """Of one member."""
+    """Channels of one member."""
     barriers: int = 10_000
     parties: int = 100_000
     fan_out: int = 1_000
     blocks: int = 100_000
-    """Announced by one member."""
+    """Blocks announced by one member."""
     located: int = 16
-    """Members named in one answer: those that announced last, who are asked least so far."""
+    """Members named in one answer: the latest to announce the block, which have served the fewest requests so far."""
     relayed: int = 64 * 1024
-    """Bytes."""
+    """Bytes of a relayed message."""
     results: int = 10_000
-    """Finished tasks remembered, to accept their results again."""
+    """Finished tasks that are remembered, so that a repeated result is accepted again."""
 
 
 class Refusal(TreadleError):
-    """What a member asks for cannot be; it is told so, and nothing has changed."""
+    """A request of a member is refused: the member receives the reason, and nothing has changed."""
 
     def __init__(self, subject: str, reason: str) -> None:
         super().__init__(f"{subject}: {reason}")
@@ -63,13 +64,13 @@ class Refusal(TreadleError):
 
 
 def check(holds: bool, subject: str, reason: str) -> None:
-    """Raises Refusal unless it holds."""
+    """Raise Refusal unless `holds`."""
     if not holds:
         raise Refusal(subject[:100], reason)
 
 
 class Epochs:
-    """One rising count for all views and tasks, so that none of them ever falls back."""
+    """One rising count for all views and tasks of a run; it never falls."""
 
     def __init__(self, last: int = 0) -> None:
         self._last = last
@@ -79,5 +80,5 @@ class Epochs:
         return self._last
 
     def seen(self, epoch: int) -> None:
-        """An earlier coordinator gave this one."""
+        """Continue above an epoch that an earlier coordinator gave."""
         self._last = max(self._last, epoch)

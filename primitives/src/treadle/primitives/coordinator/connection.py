@@ -1,4 +1,4 @@
-"""One connection of the coordinator's shell: the challenge, frames, and a bounded buffer of what is to be written."""
+"""One connection of the coordinator's shell: the challenge, frames, and a bounded write buffer."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from ..wire.framing import Decoder, encode
 from ..wire.handshake import MESSAGE_LIMIT, Handshake
 
 MESSAGE_BYTES = 1 << 20
-"""Of the longest message a member may send."""
+"""Length limit of a member's message."""
 UNREAD_BYTES = 4 << 20
-"""A member that leaves so much unread gets nothing more: its connection ends, and others do not wait for it."""
+"""Unread bytes above which a member's connection ends, so that other members need not wait for it."""
 CLOSING_SECONDS = 2.0
-"""For what was written last to be read."""
+"""Time for the last bytes to be read before the connection is aborted."""
 
 
 class Owner(Protocol):
-    """What a connection tells its server."""
+    """The callbacks of a connection to its server."""
 
     def began(self, connection: ServerConnection) -> None:
-        """Somebody has connected."""
+        """A connection was made."""
 
     def admitted(self, connection: ServerConnection) -> None:
         """The other side has proved that it holds the key of `connection.run`."""
 
     def arrived(self, connection: ServerConnection, heads: list[bytes]) -> None:
-        """Messages, not decoded yet. Raises TreadleError for what is none: the connection ends."""
+        """Messages arrived, still encoded. Raises TreadleError for an invalid message, which ends the connection."""
 
     def ended(self, connection: ServerConnection, why: Exception | None) -> None:
-        """It is closed; `why` is None when nothing was wrong."""
+        """The connection is closed; `why` is None when no error occurred."""
 
 
 class ServerConnection(asyncio.BufferedProtocol):
-    """Received straight into the decoder's buffer; a batch is written with one call."""
+    """Receives straight into the decoder's buffer, and writes a batch of messages with one call."""
 
     def __init__(self, owner: Owner, handshake: Handshake, number: int, caller: Caller) -> None:
         self.number = number
         self.address = ""
-        """The other end, as seen from here."""
+        """The address of the other end, as the coordinator sees it."""
         self._owner, self._handshake, self._caller = owner, handshake, caller
         self._decoder = Decoder(MESSAGE_LIMIT)
         self._transport: asyncio.Transport
@@ -56,7 +56,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         return self._handshake.run
 
     def write(self, heads: list[bytes]) -> None:
-        """Write messages, unless too much is unread already: then the connection ends."""
+        """Write messages. Ends the connection when too many bytes are still unread."""
         if self._transport.is_closing():
             return
         if self._transport.get_write_buffer_size() > UNREAD_BYTES:
@@ -68,24 +68,24 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._fail(error)
 
     def close(self) -> None:
-        """End it once all is written, or soon."""
+        """Close the connection once everything is written, or after `CLOSING_SECONDS`."""
         self._transport.close()
         if self._closing is None:
             self._closing = asyncio.get_running_loop().call_later(CLOSING_SECONDS, self._transport.abort)
 
     def abort(self) -> None:
-        """End it now."""
+        """Close the connection now."""
         self._transport.abort()
 
     def _fail(self, why: Exception) -> None:
         self._why = self._why or why
         self._transport.abort()
 
-    # -- what the loop calls ----------
+    # -- called by the event loop ----------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
-        with contextlib.suppress(OSError):  # it may have gone already
+        with contextlib.suppress(OSError):  # the other side may have disconnected already
             prepare(transport.get_extra_info("socket"))
         host, port = (transport.get_extra_info("peername") or ("?", 0))[:2]
         scheme = "tcp" if transport.get_extra_info("ssl_object") is None else "tls"
@@ -124,7 +124,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._caller.gone()
-        del self._decoder  # its buffer: this object waits for the collector of cycles
+        del self._decoder  # free its buffer now: this object lives until the cycle collector runs
         if self._closing is not None:
             self._closing.cancel()
         self._owner.ended(self, self._why or exc)

@@ -1,4 +1,6 @@
-"""Things that all last equally long: a renewal puts one last, so the first is the next to end. Constant time."""
+"""Deadlines of equal length. A renewed key goes to the end, so the first key expires next. All operations but
+`begin_all` take constant time.
+"""
 
 from __future__ import annotations
 
@@ -10,31 +12,33 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Deadlines(Generic[Key]):
-    """Keys, and when each of them began to last `seconds`. The time given never falls from one call to the next."""
+    """Maps keys to the time when they expire, `seconds` after they began. The `now` of successive calls must never
+    fall.
+    """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._ends: OrderedDict[Key, float] = OrderedDict()
 
     def begin(self, key: Key, now: float) -> None:
-        """It begins, or begins anew."""
+        """Start or restart the deadline of a key."""
         self._ends[key] = now + self._seconds
         self._ends.move_to_end(key)
 
     def begin_all(self, now: float) -> None:
-        """All that last begin anew."""
+        """Restart all running deadlines."""
         for key in self._ends:
             self._ends[key] = now + self._seconds
 
     def cancel(self, key: Key) -> None:
-        """It need not last."""
+        """Remove the deadline of a key, if it has one."""
         self._ends.pop(key, None)
 
     def wakes_at(self) -> float | None:
-        """When the next one ends."""
+        """When the next deadline expires; None: no deadline is running."""
         return next(iter(self._ends.values()), None)
 
     def over(self, now: float) -> Iterator[Key]:
-        """Those that ended by now, each once."""
+        """Yield and remove the keys that have expired by `now`."""
         while (end := self.wakes_at()) is not None and end <= now:
             yield self._ends.popitem(last=False)[0]

@@ -1,4 +1,4 @@
-"""What the coordinator tells its shell to do."""
+"""Instructions from the coordinator to its shell."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from .messages import ToMember
 
 
 class Send(NamedTuple):
-    """Write a message to a connection. What many get in one batch is one object: encode it once."""
+    """Write a message to a connection. Members that get one message in a batch share one object: encode it once."""
 
     connection: int
     message: ToMember
 
 
 class Close(NamedTuple):
-    """End a connection once what was sent before is written; the coordinator knows it no more."""
+    """Close a connection once all earlier messages are written; the coordinator has forgotten it."""
 
     connection: int
 
 
 class Deliver(NamedTuple):
-    """The result of a task, for whoever offered it: once for each task."""
+    """Give the result of a task to the task's owner: once for each task."""
 
     task: str
     member: str
@@ -29,12 +29,12 @@ class Deliver(NamedTuple):
 
 
 class Returned(NamedTuple):
-    """A task that was for one member, which gave it up, left or was lost; whoever offered it has it again."""
+    """Give a task back to its owner: it was meant for one member, which gave it up, left or was lost."""
 
     task: str
     member: str
     lost: bool
-    """It may have begun, and nobody knows how far it came."""
+    """The member was lost while it held the task: the task may have begun, and its progress is unknown."""
 
 
 Instruction = Send | Close | Deliver | Returned

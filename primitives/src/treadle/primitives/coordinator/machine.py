@@ -1,31 +1,32 @@
 """The coordinator of one run. Pure: events in, instructions out; the clock is passed in.
 
-A connection is a stranger's until it says Hello; then it is a member's. A member is `live` while it has a connection:
+A connection is a stranger until it sends Hello; then it belongs to a member. A member is `live` while it has a
+connection:
 
-    state     event                              next     what follows
+    state     event                              next     effect
     -         Hello                              live
-    live      any message                        live     its lease begins anew
-    live      Hello over another connection      live     the older one is closed, and what still comes over it is
-                                                          passed over; then as after `away`. From another host: refused
-    live      its connection ends                away     nothing yet: its seats, tasks and blocks stay
-    live      nothing heard for `lease`          -        it is lost
+    live      any message                        live     its lease is renewed
+    live      Hello over another connection      live     the older connection is closed and its remaining messages are
+                                                          ignored; then as after `away`. From another host: refused
+    live      its connection ends                away     none yet: its seats, tasks and blocks stay
+    live      silence for `lease`                -        it is lost
     live      Bye                                -        it has left
-    away      Hello                              live     it is told its tasks again; its blocks are forgotten until it
-                                                          announces them; channels it does not join again in
-                                                          `grace` have lost it
-    away      nothing heard for `grace`          -        it is lost
+    away      Hello                              live     its tasks are sent again; its blocks are forgotten until it
+                                                          announces them; channels that it does not join again within
+                                                          `grace` treat it as lost
+    away      silence for `grace`                -        it is lost
 
-    lost      out of its channels, whose next views name it; its barriers break; its tasks are offered again, first of
-              all, or returned if they were for it alone; its blocks are forgotten. A lost member that comes back is a
-              new one
-    left      the same, but no view names it, and its tasks come last
+    lost      removed from its channels, whose next views name it. Its barriers break. Its tasks are offered before
+              all others, or returned if they were for it alone. Its blocks are forgotten. A lost member that returns
+              is a new member
+    left      the same, but no view names it, and its tasks go behind the others
 
-A connection that says anything but Hello first, or nothing for `lease`, is closed. When `tick` comes more than `grace`
-later than `wakes_at` said, this process stood still, and all leases begin anew.
+A connection is closed when its first message is not Hello, or when it sends nothing for `lease`. When `tick` comes more
+than `grace` later than `wakes_at` said, this process stood still, and all leases are renewed.
 
-Channels, barriers and tasks have tables of their own, in `channels`, `barriers` and `queue`. Answers come at once,
-views with `tick`: whatever arrives between two ticks is one change. A Coordinator that died is replaced by one that
-knows nothing; its members say all there is to know when they come back.
+Channels, barriers and tasks have state tables of their own, in `channels`, `barriers` and `task_queue`. Answers are
+sent at once, views at `tick`: all changes between two ticks go into one view. A new Coordinator replaces a dead one
+without any state; returning members report all it has to know.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ from .task_queue import Tasks
 
 
 class Statistics(Struct, frozen=True):
-    """How much there is of everything."""
+    """Counts of the coordinator's entries, by kind."""
 
     members: int = 0
     connections: int = 0
@@ -88,7 +89,7 @@ class _Member(Struct):
     host: str
     connection: int | None
     seen_at: str
-    """Its address as seen from here."""
+    """Its address as the coordinator sees it."""
 
     @property
     def seat(self) -> Seat:
@@ -96,9 +97,9 @@ class _Member(Struct):
 
 
 class Coordinator:
-    """State of one run's members. Connections are numbers of the shell's, never used twice.
+    """State of one run's members. The shell numbers connections and never uses a number twice.
 
-    `last_epoch`: all epochs are higher; give something that grows from one coordinator of a run to the next.
+    `last_epoch`: all epochs are higher. It must grow from one coordinator of a run to the next.
     """
 
     def __init__(
@@ -125,10 +126,10 @@ class Coordinator:
         self._confirming: Deadlines[str] = Deadlines(self._timing.grace)
         self._arrived: Deadlines[int] = Deadlines(self._timing.lease)
 
-    # -- what is seen from outside
+    # -- queries
 
     def statistics(self) -> Statistics:
-        """How much there is of everything."""
+        """Return the counts of all entries."""
         return Statistics(
             len(self._members),
             len(self._connections) + len(self._strangers),
@@ -139,18 +140,18 @@ class Coordinator:
         )
 
     def present(self, member: str) -> bool:
-        """Whether the member is live or away."""
+        """Return whether the member is live or away."""
         return member in self._members
 
     def wakes_at(self) -> float | None:
-        """When `tick` is needed next; None: not before something arrives."""
+        """When `tick` is needed next; None: not before another event."""
         parts = (self._leases, self._away, self._confirming, self._arrived, self._channels, self._barriers)
         return min((end for part in parts if (end := part.wakes_at()) is not None), default=None)
 
     # -- events
 
     def connected(self, connection: int, now: float, address: str = "") -> list[Instruction]:
-        """A connection passed the challenge; `address` is its other end as seen from here."""
+        """A connection passed the challenge; `address` is its other end as the coordinator sees it."""
         self._begin(now)
         if len(self._connections) + len(self._strangers) >= self._limits.connections:
             return [Close(connection)]
@@ -159,7 +160,7 @@ class Coordinator:
         return []
 
     def received(self, connection: int, message: FromMember, now: float) -> list[Instruction]:
-        """A message; from a connection that is not known (any more) it is passed over."""
+        """A message arrived; it is ignored if the connection is unknown or forgotten."""
         out = self._begin(now)
         try:
             if connection in self._strangers:
@@ -173,7 +174,7 @@ class Coordinator:
         return out
 
     def disconnected(self, connection: int, now: float) -> list[Instruction]:
-        """A connection ended, without Bye."""
+        """A connection ended without Bye."""
         out = self._begin(now)
         self._forget_stranger(connection)
         member = self._connections.pop(connection, None)
@@ -184,7 +185,7 @@ class Coordinator:
         return out
 
     def tick(self, now: float) -> list[Instruction]:
-        """Time has passed, or a batch of messages is done: what is due happens, and views go out."""
+        """Time has passed or a batch of messages is complete: handle deadlines and send the views that are due."""
         due = self.wakes_at()
         out = self._begin(now)
         if due is not None and self._now - due > self._timing.grace:
@@ -195,22 +196,22 @@ class Coordinator:
         return out
 
     def offer(self, task: str, body: bytes, now: float, member: str = "") -> list[Instruction]:
-        """The owner of this coordinator has a task, for this member or any; one for a member that is not there waits.
+        """The owner offers a task, for one member or for any. A task for an absent member waits for the member.
 
-        Raises UsageError for one that is here already.
+        Raises UsageError when a task of this name is already offered.
         """
         out = self._begin(now)
         self._tasks.offer(task, body, member)
         return out
 
     def withdraw(self, task: str, now: float) -> list[Instruction]:
-        """The owner does not want the task any more; neither Deliver nor Returned will name it."""
+        """The owner withdraws the task: neither Deliver nor Returned will name it."""
         out = self._begin(now)
         self._tasks.withdraw(task)
         return out
 
     def dismiss(self, member: str, now: float) -> list[Instruction]:
-        """The owner does not need the member any more; one that is not here is well too."""
+        """The owner asks the member to leave; does nothing when the member is absent."""
         out = self._begin(now)
         if member in self._members:
             self._post(member, Dismissed())
@@ -257,7 +258,7 @@ class Coordinator:
         check(not other, hello.member, "a member of this name is here, on another host")
 
     def _resume(self, member: _Member, connection: int, seen_at: str, hello: Hello) -> None:
-        """It has a new connection. What it said over the old one is to be said again, as far as that may be wrong."""
+        """The member has a new connection. Forget the state that it must report again over that connection."""
         if member.connection is not None:
             del self._connections[member.connection]
             self._out.append(Close(member.connection))
@@ -300,7 +301,7 @@ class Coordinator:
     # -- time
 
     def _forgive(self) -> None:
-        """This process stood still: what was said meanwhile is still to be read."""
+        """This process stood still: members' messages of that time are still unread, so all deadlines restart."""
         for deadlines in (self._leases, self._away, self._confirming):
             deadlines.begin_all(self._now)
         self._arrived.begin_all(self._now)

@@ -1,9 +1,9 @@
-"""What members and their coordinator say to each other. Small: data travels between members, as blocks or messages.
+"""Messages between members and their coordinator. Small: data travels between members, as blocks or messages.
 
-A connection begins with the mutual challenge of `wire`; nothing is decoded before that. Every message of a member
-names itself by the connection it comes over; a **member** is one process, known by a name that nobody else of the run
-has. A **channel** is a named group of members with one collective; its members stand in **seats** 0 .. n-1, and the
-member of seat i is the child of seat (i - 1) // fan-out: a balanced tree without gaps.
+A connection begins with the mutual challenge of `wire`; nothing is decoded before that. A message does not name its
+sender: the connection does. A **member** is one process, with a name that is unique in the run. A **channel** is a
+named group of members with one collective. Its members have **seats** 0 .. n-1; the member of seat i is the child of
+seat (i - 1) // fan-out, a balanced tree without gaps.
 """
 
 from __future__ import annotations
@@ -14,37 +14,37 @@ from msgspec import Struct
 
 
 class Hello(Struct, frozen=True, tag="hello"):
-    """The first message: who it is. Again after a reconnect, followed by a Join for each channel it was in."""
+    """The first message: the member's name. Sent again after a reconnect, before a Join for each of its channels."""
 
     member: str
     address: str
     """Where other members reach it, `tcp://host:port` or `tls://host:port`; empty: it cannot accept connections."""
     host: str = ""
-    """Host id: members with the same one share memory."""
+    """Host id: members with equal ids share memory."""
 
 
 class Alive(Struct, frozen=True, tag="alive"):
-    """Renews the lease. The coordinator says it back, so that a member on a dead link knows."""
+    """Renews the lease. The coordinator echoes it, so that a member can detect a dead link."""
 
 
 class Join(Struct, frozen=True, tag="join"):
-    """Become a member of a channel, or say so again after a reconnect."""
+    """Join a channel, or confirm membership after a reconnect."""
 
     channel: str
     parties: int = 1
-    """The first view is withheld until so many have joined."""
+    """The first view waits for this number of members."""
     fan_out: int = 2
-    """Of the tree; the first to join decides, another value later is refused."""
+    """Fan-out of the tree. The first member to join decides; a different value later is refused."""
     role: str = ""
     """Free for the collective: `producer`, `consumer`, ..."""
     epoch: int = 0
-    """Of the last view seen; 0: joins anew."""
+    """Epoch of the last view seen; 0: a new member."""
     seat: int = -1
-    """In that view."""
+    """The member's seat in that view."""
 
 
 class Leave(Struct, frozen=True, tag="leave"):
-    """Leave a channel in good order: nothing of this member is awaited any more."""
+    """Leave a channel in good order: no member waits for this one any more."""
 
     channel: str
 
@@ -54,68 +54,68 @@ class Bye(Struct, frozen=True, tag="bye"):
 
 
 class Wait(Struct, frozen=True, tag="wait"):
-    """Arrive at a barrier; `Released` or `Broken` answers. Said again after a reconnect."""
+    """Arrive at a barrier; `Released` or `Broken` answers. Sent again after a reconnect."""
 
     barrier: str
     parties: int
     generation: int
     """How many times this member has passed the barrier."""
     elsewhere: bool = False
-    """The parties meet without the coordinator, in memory they share: it only tells them when the barrier breaks."""
+    """The parties meet in memory that they share: the coordinator only reports that the barrier is broken."""
 
 
 class Count(Struct, frozen=True, tag="count"):
-    """How many have joined this channel, or wait at this barrier? `Counted` answers: an error can then say so."""
+    """Ask how many members have joined a channel or wait at a barrier, for an error message. `Counted` answers."""
 
     subject: str
 
 
 class Announce(Struct, frozen=True, tag="announce"):
-    """This member serves these blocks. Soft: said again after a reconnect."""
+    """This member serves these blocks. Soft state: sent again after a reconnect."""
 
     blocks: tuple[str, ...]
 
 
 class Withdraw(Struct, frozen=True, tag="withdraw"):
-    """It no longer does."""
+    """This member no longer serves these blocks."""
 
     blocks: tuple[str, ...]
 
 
 class Locate(Struct, frozen=True, tag="locate"):
-    """Who serves this block? `Located` answers."""
+    """Ask which members serve this block. `Located` answers."""
 
     block: str
 
 
 class Reach(Struct, frozen=True, tag="reach"):
-    """Help me to connect to a member I cannot dial: `Dial` goes to both."""
+    """Ask for help in connecting to a member that cannot be dialled: both members receive `Dial`."""
 
     member: str
 
 
 class Relay(Struct, frozen=True, tag="relay"):
-    """Pass a small message on to a member there is no path to yet."""
+    """Forward a small message to a member, until there is a path to it."""
 
     member: str
     body: bytes
 
 
 class Take(Struct, frozen=True, tag="take"):
-    """It can take so many tasks more, from now on. Said again after a reconnect; each `Task` takes one off."""
+    """The member accepts this number of tasks from now on; each `Task` uses up one. Sent again after a reconnect."""
 
     free: int = 1
 
 
 class GiveUp(Struct, frozen=True, tag="give-up"):
-    """It will not finish this task: somebody else shall have it."""
+    """The member will not finish this task; it is offered to other members or returned."""
 
     task: str
     epoch: int
 
 
 class Finished(Struct, frozen=True, tag="finished"):
-    """A task is done; `Accepted` or `Refused` answers. Said again after a reconnect until it is answered."""
+    """A task is done; `Accepted` or `Refused` answers. Sent again after a reconnect until it is answered."""
 
     task: str
     epoch: int
@@ -135,7 +135,7 @@ class Seat(Struct, frozen=True, array_like=True):
 
 
 class Change(Struct, frozen=True, array_like=True):
-    """What a new view puts into one seat; None: the seat is no more, and neither is any after it."""
+    """The new occupant of one seat in a view; None: the tree ends before this seat."""
 
     seat: int
     occupant: Seat | None
@@ -144,7 +144,7 @@ class Change(Struct, frozen=True, array_like=True):
 class View(Struct, frozen=True, tag="view"):
     """The members of a channel from now on: every view of a channel has a higher epoch than the one before.
 
-    Applied to the view of epoch `since`; `since` 0: to an empty one.
+    The changes apply to the view of epoch `since`; with `since` 0 to an empty view.
     """
 
     channel: str
@@ -153,11 +153,13 @@ class View(Struct, frozen=True, tag="view"):
     changes: tuple[Change, ...]
     fan_out: int
     lost: tuple[str, ...] = ()
-    """Members that failed since (those that left in good order are not named)."""
+    """Members lost since that view; members that left in good order are not named."""
 
 
 class Refused(Struct, frozen=True, tag="refused"):
-    """The message before this cannot be done, and why; `subject` is the channel, barrier, block or member it named."""
+    """The preceding message was refused, with a reason; `subject` is the channel, barrier, block or member that it
+    named.
+    """
 
     subject: str
     reason: str
@@ -169,7 +171,7 @@ class Released(Struct, frozen=True, tag="released"):
 
 
 class Broken(Struct, frozen=True, tag="broken"):
-    """A party of this generation failed; nobody will be released from it."""
+    """A party of this generation failed; the generation will never be released."""
 
     barrier: str
     generation: int
@@ -177,7 +179,7 @@ class Broken(Struct, frozen=True, tag="broken"):
 
 
 class Counted(Struct, frozen=True, tag="counted"):
-    """So many are there, of so many that are awaited; 0 of 0: nobody has named it yet."""
+    """The number of members present and the number expected; 0 of 0: the subject is unknown."""
 
     subject: str
     present: int
@@ -185,21 +187,21 @@ class Counted(Struct, frozen=True, tag="counted"):
 
 
 class Located(Struct, frozen=True, tag="located"):
-    """Members that serve a block; none: nobody does."""
+    """Members that serve a block; empty when none does."""
 
     block: str
     seats: tuple[Seat, ...]
 
 
 class Dial(Struct, frozen=True, tag="dial"):
-    """Both sides dial each other now. Addresses as the coordinator sees them, behind whatever translates them."""
+    """Both sides dial each other now. The addresses are as the coordinator sees them, behind any NAT."""
 
     member: str
     address: str
     token: bytes
-    """The same on both sides and nowhere else: proves the path."""
+    """The same on both sides and secret from all others: proves the path."""
     delay: float = 0.0
-    """Seconds from receipt at which to begin, so that both begin together."""
+    """Seconds from receipt until dialling begins, so that both sides begin together."""
 
 
 class Relayed(Struct, frozen=True, tag="relayed"):
@@ -208,11 +210,13 @@ class Relayed(Struct, frozen=True, tag="relayed"):
 
 
 class Task(Struct, frozen=True, tag="task"):
-    """A task that is this member's until it is finished, given up, or the member is lost. Again after a reconnect."""
+    """Assigns a task to this member until the task is finished or given up, or the member is lost. Sent again after a
+    reconnect.
+    """
 
     task: str
     epoch: int
-    """Rises each time the task is handed out: what an earlier holder says of it is refused."""
+    """Rises each time the task is handed out: messages of an earlier holder are refused."""
     body: bytes
 
 
@@ -224,14 +228,14 @@ class Accepted(Struct, frozen=True, tag="accepted"):
 
 
 class Withdrawn(Struct, frozen=True, tag="withdrawn"):
-    """Its owner wants the task no more: it may be stopped, and its result is refused."""
+    """The owner has withdrawn the task: it may be stopped, and its result is refused."""
 
     task: str
     epoch: int
 
 
 class Dismissed(Struct, frozen=True, tag="dismissed"):
-    """The member is not needed any more; it answers with Bye."""
+    """The member is no longer needed; it answers with Bye."""
 
 
 FromMember = (

@@ -1,7 +1,7 @@
 """The coordinator's shell: TCP connections, clocks and encodings around `Coordinator`, for all runs of a process.
 
-Whatever arrives in one turn of the loop is one batch: each message is given to the machine as it is read, then the
-machine ticks, and each connection is written to once. A message that goes to many is encoded once.
+The messages of one turn of the event loop form a batch: each is given to the machine as it is read, then the machine
+ticks, and each connection is written to once. A message to several members is encoded once.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from ..wire.tls import Identity
 
 OnResult = Callable[[str, Deliver], None]
-"""Called in the loop with a run and a result of a task of it."""
+"""Called in the event loop with a run and the result of one of its tasks."""
 
 OnReturned = Callable[[str, Returned], None]
-"""Called in the loop with a run and a task that its member did not do."""
+"""Called in the event loop with a run and a task that its member did not finish."""
 
 HANDSHAKE_SECONDS = 10.0
-"""From when a member connects until it must have proved that it holds the run's key, TLS included."""
+"""Time from accepting a connection until the member must have proved that it holds the run's key, TLS included."""
 
 _log = logging.getLogger(__name__)
 _decode: Callable[[bytes, str], FromMember] = decoder(FromMember)
 
 
 class _Run:
-    """The machine of one run, and the connections it speaks of."""
+    """The machine of one run, and its connections by number."""
 
     def __init__(self, machine: Coordinator) -> None:
         self.machine = machine
@@ -55,9 +55,9 @@ class _Run:
 class CoordinatorServer:
     """Coordinates the members of all runs whose key it has; members of different runs do not see each other.
 
-    `key_of`: the key of a run, or None. `address`: `tcp://` on loopback, `tls://` with an identity; port 0 takes a
-    free one. It keeps a bounded number of connections that have proved nothing, for 10 s; the oldest goes first. Why
-    a connection ended is logged, at debug level. For one event loop.
+    `key_of` returns the key of a run, or None. `address`: `tcp://` on loopback, `tls://` with an identity; port 0 takes
+    a free port. The number of unauthenticated connections is bounded: each has 10 s, and the oldest is closed first.
+    The reason why a connection ended is logged at debug level. For one event loop.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class CoordinatorServer:
         if (parse(address).scheme == "tls") != (tls is not None):
             raise UsageError(f"an identity goes with tls:// and only with it, not with {address}", "See tls_identity.")
         self.address = address
-        """Where it listens; with its real port once started."""
+        """The address it listens at; after `start` with the real port."""
         self._key_of, self._tls = key_of, tls
         self._timing, self._limits, self._clock = timing, limits or Limits(), clock
         self._on_result, self._on_returned = on_result, on_returned
@@ -89,7 +89,7 @@ class CoordinatorServer:
     # -- for the owner ----------
 
     async def start(self) -> None:
-        """Listen. Raises UsageError for an address that cannot be, WireError when it is taken."""
+        """Listen. Raises UsageError for an invalid address, WireError when the address is in use."""
         sock = listen(self.address)
         self.address = address_of(sock, tls=self._tls is not None)
         strangers: Strangers[Caller] = Strangers(allowance(), HANDSHAKE_SECONDS)
@@ -97,7 +97,7 @@ class CoordinatorServer:
         self._acceptor = Acceptor(sock, f"coordinator at {self.address}", strangers, self._accept, tls=context)
 
     async def stop(self) -> None:
-        """End all connections; members notice, and may find another coordinator. Stopped already is well too."""
+        """Close all connections; members notice, and may find another coordinator. May be called twice."""
         acceptor, self._acceptor = self._acceptor, None
         if acceptor is not None:
             acceptor.close()
@@ -119,33 +119,33 @@ class CoordinatorServer:
         await self.stop()
 
     def offer(self, run: str, task: str, body: bytes, member: str = "") -> None:
-        """A task for this member of the run, or any; `on_result` hears of its result, or `on_returned` of its fate.
+        """Offer a task to one member of the run, or to any. `on_result` receives its result, or `on_returned` the task.
 
-        Raises UsageError when it is here already.
+        Raises UsageError when a task of this name is already offered.
         """
         found = self._run(run)
         found.instructions += found.machine.offer(task, body, self._clock(), member)
         self._later(run)
 
     def withdraw(self, run: str, task: str) -> None:
-        """The task is wanted no more: nothing will be heard of it."""
+        """Withdraw the task: neither callback will be called for it."""
         if (found := self._runs.get(run)) is not None:
             found.instructions += found.machine.withdraw(task, self._clock())
             self._later(run)
 
     def dismiss(self, run: str, member: str) -> None:
-        """Have a member leave."""
+        """Ask a member to leave."""
         if (found := self._runs.get(run)) is not None:
             found.instructions += found.machine.dismiss(member, self._clock())
             self._later(run)
 
     def present(self, run: str, member: str) -> bool:
-        """Whether the member has come, and neither left nor was lost."""
+        """Return whether the member has joined the run, and neither left nor was lost."""
         found = self._runs.get(run)
         return found is not None and found.machine.present(member)
 
     def statistics(self, run: str) -> Statistics:
-        """How much there is of everything in a run."""
+        """Return the counts of a run's entries, by kind."""
         return self._runs[run].machine.statistics() if run in self._runs else Statistics()
 
     # -- connections ----------
@@ -155,7 +155,7 @@ class CoordinatorServer:
         return ServerConnection(self, handshake, next(self._numbers), caller)
 
     def began(self, connection: ServerConnection) -> None:
-        """It can be written to, and has proved nothing yet. Where TLS fails there is none."""
+        """A connection can be written to, and has proved nothing yet. Not called where TLS fails."""
         self._open.add(connection)
         if self._acceptor is None:
             connection.abort()
@@ -189,14 +189,14 @@ class CoordinatorServer:
     # -- batches ----------
 
     def _run(self, name: str) -> _Run:
-        """Epochs begin at the time of day, in microseconds: higher than those of any coordinator before."""
+        """Epochs begin at the time of day, in microseconds: higher than those of any earlier coordinator."""
         if name not in self._runs:
             machine = Coordinator(timing=self._timing, limits=self._limits, last_epoch=time.time_ns() // 1000)
             self._runs[name] = _Run(machine)
         return self._runs[name]
 
     def _later(self, name: str) -> None:
-        """Once what can be read now was read."""
+        """Process the run after all messages that can be read now."""
         if not self._waiting:
             asyncio.get_running_loop().call_soon(self._turn)
         self._waiting[name] = None
@@ -244,7 +244,7 @@ class CoordinatorServer:
 
 
 def _encoded(message: ToMember, known: dict[int, bytes]) -> bytes:
-    """By identity: the batch keeps its messages alive."""
+    """Encode a message once, identified by `id`, which is safe because the batch keeps its messages alive."""
     head = known.get(id(message))
     if head is None:
         head = known[id(message)] = encode_head(message)

@@ -1,13 +1,13 @@
-"""A small queue of tasks that members pull. Each task is with one member at most, and for any of them or for one.
+"""A small queue of tasks that members pull. A task is for any member or for one; at most one member holds it.
 
     offered --Take--> taken --Finished--> finished
-    offered, taken --its owner withdraws it--> forgotten; the holder is told
+    offered, taken --its owner withdraws it--> forgotten; the holder receives Withdrawn
     taken --GiveUp, or its member leaves--> offered, behind the others
     taken --its member is lost--> offered, before the others
-    for one member, offered or taken --that gives it up, leaves or is lost--> returned to its owner
+    for one member, offered or taken --the member gives it up, leaves or is lost--> returned to its owner
 
-A task for one member waits for it when it is not there yet. Each time a task is handed out its epoch rises; what is
-said of it under another epoch is refused.
+A task for an absent member waits for it. The epoch of a task rises each time it is handed out; messages under another
+epoch are refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .messages import Accepted, Finished, GiveUp, Task, Withdrawn
 class _Task(Struct):
     body: bytes
     wanted: str
-    """The member it is for; empty: any."""
+    """The member that the task is for; empty: any."""
     epoch: int = 0
     holder: str = ""
 
@@ -39,7 +39,7 @@ class Tasks:
         self._tasks: dict[str, _Task] = {}
         self._offered: deque[str] = deque()
         self._own: dict[str, deque[str]] = {}
-        """Offered for one member, by its name."""
+        """Tasks offered to one member, by the member's name."""
         self._held: dict[str, dict[str, None]] = {}
         self._free: dict[str, int] = {}
         self._finished: OrderedDict[str, int] = OrderedDict()
@@ -48,7 +48,7 @@ class Tasks:
         return len(self._tasks)
 
     def offer(self, task: str, body: bytes, member: str = "") -> None:
-        """A new task, for one member or any. Raises UsageError for one that is here already."""
+        """Add a task, for one member or any. Raises UsageError when a task of this name is already offered."""
         if task in self._tasks:
             raise UsageError(f"the task {task} is offered already", "Give every task a name of its own.")
         self._finished.pop(task, None)
@@ -61,7 +61,7 @@ class Tasks:
             self._hand_out()
 
     def withdraw(self, name: str) -> None:
-        """It is wanted no more; one that is not here is well too."""
+        """Remove a task; does nothing when it is unknown."""
         task = self._tasks.get(name)
         if task is None:
             return
@@ -75,7 +75,7 @@ class Tasks:
         del self._tasks[name]
 
     def take(self, member: str, free: int) -> None:
-        """The member can take so many more. Raises Refusal."""
+        """Set the number of tasks that the member accepts. Raises Refusal."""
         check(0 <= free <= self._limits.results, member, "it cannot take so many tasks")
         self._free.pop(member, None)
         if free:
@@ -84,7 +84,7 @@ class Tasks:
             self._hand_out()
 
     def _hand_own(self, member: str) -> None:
-        """What is for this member alone comes before what is for any."""
+        """Hand out the member's own tasks, which come before tasks for any member."""
         while self._own.get(member) and member in self._free:
             name = self._own[member][0]
             self._forget_own(member, name)
@@ -92,7 +92,7 @@ class Tasks:
             self._give(name, member)
 
     def _hand_out(self) -> None:
-        """Whoever asked first gets its tasks first."""
+        """Hand out tasks for any member; the member that asked first is served first."""
         while self._offered and self._free:
             member = next(iter(self._free))
             self._use(member)
@@ -111,7 +111,7 @@ class Tasks:
         self._post(member, Task(name, task.epoch, task.body))
 
     def give_up(self, member: str, message: GiveUp) -> None:
-        """The holder will not finish it; from anybody else it means nothing."""
+        """The holder will not finish the task; ignored from any other member."""
         task = self._tasks.get(message.task)
         if task is None or (task.holder, task.epoch) != (member, message.epoch):
             return
@@ -123,7 +123,9 @@ class Tasks:
             self._hand_out()
 
     def finish(self, member: str, message: Finished) -> bool:
-        """Whether this result is the first of its task. Raises Refusal when the task is not the member's any more."""
+        """Return whether this is the first result of its task. Raises Refusal when the member does not hold
+        the task.
+        """
         name, epoch = message.task, message.epoch
         if self._finished.get(name) == epoch:
             self._post(member, Accepted(name, epoch))
@@ -159,16 +161,16 @@ class Tasks:
         self._give_back(Returned(name, member, lost))
 
     def cut(self, member: str) -> None:
-        """Its connection ended: it gets no more until it asks again."""
+        """The member's connection ended: it receives no tasks until it asks again."""
         self._free.pop(member, None)
 
     def remind(self, member: str) -> None:
-        """Say again what it holds: the first time may not have arrived."""
+        """Send again the tasks that the member holds: the first messages may not have arrived."""
         for name in self._held.get(member, ()):
             self._post(member, Task(name, self._tasks[name].epoch, self._tasks[name].body))
 
     def drop(self, member: str, *, lost: bool) -> None:
-        """The member is gone: somebody else shall have its tasks, but for those that were for this one."""
+        """The member is gone: offer its tasks to other members, and return tasks that were for it alone."""
         self.cut(member)
         names = list(self._held.get(member, ()))
         for name in names:

@@ -1,8 +1,8 @@
-"""Who sits where in a channel: seats 0 .. n-1 without gaps, as an F-ary heap (parent of i: (i - 1) // F).
+"""The seats of a channel's members: 0 .. n-1 without gaps, as an F-ary heap (parent of i: (i - 1) // F).
 
-Heap numbering keeps the tree as shallow as it can be, whoever leaves: a hole is filled by the last seat, so every level
-but the deepest stays full. Changes are gathered and made at once, which moves the fewest members: those who stay in
-seats that stay keep them, newcomers go into holes, and only members beyond the new end have to move.
+Heap numbering keeps the tree as shallow as possible: the last seats fill the holes, so every level but the deepest
+stays full. Changes are collected and applied together, which moves the fewest members. Remaining members keep seats
+below the new end, new members fill holes, and only members beyond the new end move.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections.abc import Iterator
 
 
 def parent(seat: int, fan_out: int) -> int | None:
-    """The seat above; None: it is the root."""
+    """Return the parent's seat; None for the root."""
     return (seat - 1) // fan_out if seat else None
 
 
 def children(seat: int, fan_out: int, size: int) -> range:
-    """The seats below, of a tree of `size` seats."""
+    """Return the seats of the children, in a tree of `size` seats."""
     first = seat * fan_out + 1
     return range(min(first, size), min(first + fan_out, size))
 
 
 def depth(size: int, fan_out: int) -> int:
-    """Steps from the root to the deepest of `size` seats."""
+    """Return the number of steps from the root to the deepest of `size` seats."""
     steps, seat = 0, size - 1
     while seat > 0:
         seat, steps = (seat - 1) // fan_out, steps + 1
@@ -30,7 +30,7 @@ def depth(size: int, fan_out: int) -> int:
 
 
 class Tree:
-    """Seats of names. What `add` and `remove` say is seen after `settle`."""
+    """Maps names to seats. Changes by `add` and `remove` become visible at `settle`."""
 
     def __init__(self) -> None:
         self._seats: list[str | None] = []
@@ -39,31 +39,33 @@ class Tree:
         self._changed: set[int] = set()
 
     def __len__(self) -> int:
-        """Members, those without a seat included."""
+        """Number of members, including those without a seat."""
         return len(self._seat_of) + len(self._waiting)
 
     def __iter__(self) -> Iterator[str]:
-        """Names in the order of their seats; only after `settle`."""
+        """Names in the order of their seats; valid only after `settle`."""
         return iter(self._seat_of)
 
     def add(self, name: str, epoch: int = 0, seat: int = -1) -> None:
-        """A newcomer, who had this seat in the view of this epoch; it gets it back if nobody has a better claim."""
+        """Add a member that had this seat in the view of this epoch. It gets the seat back unless another claim is
+        better.
+        """
         self._waiting[name] = (-epoch, seat)
 
     def remove(self, name: str) -> None:
-        """Make a hole, or forget a newcomer."""
+        """Leave a hole in place of a member, or forget one without a seat."""
         if self._waiting.pop(name, None) is None:
             seat = self._seat_of.pop(name)
             self._seats[seat] = None
             self._changed.add(seat)
 
     def touch(self, name: str) -> None:
-        """Count the seat as changed: its occupant is, if not its name."""
+        """Mark the seat as changed: its occupant has new data under the same name."""
         if name in self._seat_of:
             self._changed.add(self._seat_of[name])
 
     def settle(self) -> list[int]:
-        """Give everybody a seat. Returns the seats that changed, ascending; those past the new end are among them."""
+        """Give every member a seat. Returns the changed seats, ascending, including those past the new end."""
         if not (self._waiting or self._changed):
             return []
         size, before = len(self), len(self._seats)
@@ -81,7 +83,7 @@ class Tree:
         return changed
 
     def _seat_claimants(self, size: int) -> None:
-        """Claims of the latest view come first."""
+        """Grant claims to seats, in the order of their views, the latest first."""
         for name, (_, seat) in sorted(self._waiting.items(), key=lambda item: item[1]):
             if 0 <= seat < size and self._seats[seat] is None:
                 self._sit(name, seat)
