@@ -1,1 +1,1 @@
-"""The one scheduler and what it speaks: events in, instructions out. Pure."""
+"""The one scheduler with its events and instructions. Pure."""

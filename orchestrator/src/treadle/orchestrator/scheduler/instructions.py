@@ -1,4 +1,4 @@
-"""What the scheduler is told, and what it tells: plain values, so that both can be written down and compared."""
+"""The scheduler's events and instructions: plain values, so that both can be recorded and compared."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Data(Struct, frozen=True):
-    """A dataset that exists: the concrete segments that made it (docs/architecture.md, segment ids)."""
+    """A dataset that exists, given by its concrete segments (docs/architecture.md, segment ids)."""
 
     segments: tuple[str, ...]
     form: str = "plain"
@@ -16,40 +16,40 @@ class Data(Struct, frozen=True):
 
 
 class Summary(Struct, frozen=True):
-    """What the graph needs to know of a node that is over."""
+    """The facts about a finished node that the graph needs."""
 
     metrics: dict[str, dict[str, Any]] = {}
-    """stage -> metric -> value."""
+    """Stage -> metric -> value."""
     values: dict[str, Any] = {}
-    """stage -> its record, of a reduce whose value expressions want."""
+    """Stage -> its record, for a reduce whose value expressions read."""
     state: dict[str, Any] = {}
     """A loop's last scalars."""
     data: dict[str, Data] = {}
     """A loop's last datasets."""
     outputs: dict[str, Any] = {}
-    """Of a workflow that ran as a child."""
+    """The outputs of a workflow that ran as a child."""
     partitions: int = 0
     rows: int = 0
     size: int = 0
-    """Bytes of its blocks and parts."""
+    """Bytes of the node's blocks and parts."""
     failed_items: int = 0
     read: dict[str, int] = {}
-    """Bytes of blocks its tasks got, by the kind of place (see `Outcome.read`)."""
+    """Kind of place -> bytes of blocks that the node's tasks read from there (see `Outcome.read`)."""
     spilled: int = 0
-    """Bytes its tasks wrote to temporary files because they did not fit into memory."""
+    """Bytes that the node's tasks wrote to temporary files because they did not fit into memory."""
 
 
 class Problem(Struct, frozen=True):
-    """Why a node failed."""
+    """The reason why a node failed."""
 
     failure: str
     """A FailureClass."""
     message: str
     node: str = ""
     details: str = ""
-    """Where the full errors are."""
+    """The place of the full errors."""
     run: str = ""
-    """The child run that they are of; empty: the run itself."""
+    """The child run with the failure. Empty: the run itself."""
 
 
 # -- events ----------
@@ -61,14 +61,14 @@ class NodeDone(Struct, frozen=True):
 
 
 class NodeGrouped(Struct, frozen=True):
-    """The node is wide, and these of its task groups are not closed."""
+    """These task groups of a wide node are not closed."""
 
     node: str
     groups: tuple[int, ...]
     seats: int
     """Groups that drivers can take at once."""
     size: int = 0
-    """Partitions of a group; 0: there is nothing to repair."""
+    """Partitions in a group. 0: nothing to repair."""
 
 
 class GroupDone(Struct, frozen=True):
@@ -77,14 +77,14 @@ class GroupDone(Struct, frozen=True):
     node: str
     group: int
     seats: int = 0
-    """As above, now; 0: as before."""
+    """Groups that drivers can take at once now. 0: as before."""
 
 
 class NodeFailed(Struct, frozen=True):
     node: str
     problem: Problem
     group: int = -1
-    """Of a wide node; -1: the node itself."""
+    """A task group of a wide node. -1: the node itself."""
 
 
 class NodeLost(Struct, frozen=True):
@@ -96,7 +96,7 @@ class NodeLost(Struct, frozen=True):
 
 
 class NodeStopped(Struct, frozen=True):
-    """The node stopped as told."""
+    """The node stopped as ordered."""
 
     node: str
     group: int = -1
@@ -111,14 +111,14 @@ class Unpause(Struct, frozen=True):
 
 
 class Limit(Struct, frozen=True):
-    """A stage may from now on run so many tasks at once."""
+    """From now on a stage may run this many tasks at once."""
 
     stage: str
     concurrency: int
 
 
 class Rest(Struct, frozen=True):
-    """Start nothing more; what runs may end."""
+    """Start nothing more. Running nodes may end."""
 
 
 Event = NodeDone | NodeGrouped | GroupDone | NodeFailed | NodeLost | NodeStopped | Pause | Unpause | Limit | Rest
@@ -129,30 +129,31 @@ Event = NodeDone | NodeGrouped | GroupDone | NodeFailed | NodeLost | NodeStopped
 class Run(Struct, frozen=True):
     node: str
     bindings: dict[str, Any]
-    """The run-time values its expressions need, as a nested environment."""
+    """The run-time values that the node's expressions need, as a nested environment."""
     repair: tuple[str, ...] = ()
-    """Blocks to make again."""
+    """Blocks to recompute."""
     limit: int = 0
     group: int = -1
-    """A task group of the node; -1: the node itself."""
+    """The task group of the node. -1: the node itself."""
     then: tuple[Run, ...] = ()
-    """Nodes that follow one another: whoever is soon done with one may go on with the next. Those are running, too."""
+    """Further nodes in sequence. An activity that is soon done with one may go on with the next. They count as
+    running."""
 
 
 class Stop(Struct, frozen=True):
-    """What runs of the node, all of its groups, is to be stopped."""
+    """Stop the node, including all of its groups."""
 
     node: str
 
 
 class Hold(Struct, frozen=True):
-    """A child run shall start nothing more, and stay."""
+    """Make a child run start nothing more, without ending it."""
 
     node: str
 
 
 class Release(Struct, frozen=True):
-    """A child run that was held shall go on."""
+    """Make a held child run continue."""
 
     node: str
 
@@ -166,7 +167,7 @@ class Fail(Struct, frozen=True):
 
 
 class Escalate(Struct, frozen=True):
-    """Blocks from outside this graph are lost: whoever owns them must act."""
+    """Blocks from outside this graph are lost. Their owner must recompute them."""
 
     blocks: tuple[str, ...]
 

@@ -1,4 +1,4 @@
-"""Which node comes next after another, and nothing else does: it may follow without the scheduler being asked. Pure."""
+"""Finds a node that alone comes next after another. It may follow without a decision of the scheduler. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..plan.plan import Graph, Node
 
 
 class Ahead:
-    """The nodes of a graph, and for each all those that it needs, directly or not: a bit for each."""
+    """The nodes of a graph, each with a bit for every node that it needs directly or indirectly."""
 
     def __init__(self, graph: Graph) -> None:
         self._nodes = graph.nodes
@@ -22,9 +22,9 @@ class Ahead:
             self._above.append(above)
 
     def next_of(self, node: str, status: Mapping[str, str]) -> Node | None:
-        """The node without which nothing that waits for `node` could start; None: they could start apart.
+        """The node that everything waiting for `node` needs. None: several could start independently.
 
-        Whoever runs it at once keeps nothing else waiting (a dominator of what is below, as in flow graphs).
+        Running it at once delays no other node. (It dominates the nodes below, as in flow graphs.)
         """
         place = self._place[node]
         below = [

@@ -1,6 +1,6 @@
-"""The one scheduler: what runs next. Pure: events in, instructions out; no clock, no I/O.
+"""The one scheduler: decides which node runs next. Pure: events in, instructions out; no clock, no I/O.
 
-It drives the Temporal workflow over the top graph of a plan and the loop activity over a loop's body.
+It drives the Temporal workflow over the top graph of a plan, and the loop activity over a loop's body.
 
 A node is `waiting` until its needs are over, then `running`, and ends `done` or `skipped`:
 
@@ -9,13 +9,14 @@ A node is `waiting` until its needs are over, then `running`, and ends `done` or
     running --NodeStopped (pause, new limits)--> waiting; a child run is held instead, and released later
     running --NodeLost (input blocks gone)--> waiting, and the producers done --> waiting with `repair`, which
                                               stays until they are done again
-    running --NodeFailed--> failed; nothing new starts, what runs is stopped, then the graph has failed
+    running --NodeFailed--> failed; nothing new starts, running nodes are stopped, then the graph has failed
 
-A wide node says which of its task groups are not closed (NodeGrouped). It is `running` while they run, each by a Run of
-its own, and then once more by itself: it puts together what they left, or names groups that are still not closed. What
-ends a group ends the node when its other groups have ended: stopped ones with a failure, by themselves with a loss.
+A wide node reports which of its task groups are not closed (NodeGrouped). It is `running` while they run, each by its
+own Run. Then it runs once more itself: it assembles their results, or names groups that are still open. An event that
+ends a group also ends the node, once its other groups have ended. After a failure they are stopped; after a loss they
+end by themselves.
 
-A Run may name nodes that follow (`then`): `running` from the beginning; those that were not begun end by NodeStopped.
+A Run may name further nodes (`then`). They are `running` from the start. Nodes that were not begun end by NodeStopped.
 
 Illegal events raise InternalError and change nothing.
 """
@@ -57,16 +58,17 @@ from .lookahead import Ahead
 from .task_groups import Groups, segment_of
 
 MAXIMUM_REPAIRS = 10
-"""Times a node is run again because its blocks were lost, before the run fails."""
+"""How often a node runs again after a loss of its blocks, before the run fails."""
 
 
 def _stage_paths(node: Node) -> list[list[str]]:
-    """What its expressions read of stages: `metrics.n` of `a` as [a, metrics, n], a whole one (a broadcast) as [a]."""
+    """The stage values that the node's expressions read: `metrics.n` of `a` as [a, metrics, n], a broadcast `a` as
+    [a]."""
     return [path.split(".")[1:] for path in node.paths if path.startswith("stages.")]
 
 
 class Scheduler:
-    """State of one graph. `prefix` is the path of concrete segment ids in it: empty, or `lloyd-3/`."""
+    """The state of one graph. `prefix`: the path of its concrete segment ids: empty, or `lloyd-3/`."""
 
     def __init__(
         self,
@@ -77,9 +79,9 @@ class Scheduler:
         groups: Mapping[str, NodeGrouped] | None = None,
         ahead: int = 0,
     ) -> None:
-        """`done` and `groups`: what is known already of nodes that are over, and of wide ones that are not.
+        """`done` and `groups`: the known state of finished nodes, and of unfinished wide nodes.
 
-        `ahead`: nodes that may follow another in one Run.
+        `ahead`: maximum of further nodes in one Run.
         """
         self._nodes: dict[str, Node] = {node.id: node for node in graph.nodes}
         self._status = dict.fromkeys(self._nodes, "waiting")
@@ -90,7 +92,7 @@ class Scheduler:
         self._repair: dict[str, set[str]] = {}
         self._repairs: dict[str, int] = {}
         self._repairing: dict[str, tuple[str, ...]] = {}
-        """What a node that runs was told to make again."""
+        """Running node -> the blocks that it recomputes."""
         self._limits: dict[str, int] = {}
         self._problem: Problem | None = None
         self._escalated: set[str] = set()
@@ -105,14 +107,15 @@ class Scheduler:
 
     @cached_property
     def _ahead(self) -> Ahead:
-        """Not made for the body of a loop, which begins anew with each iteration, and where nothing follows."""
+        """Made on first use, as the body of a loop never needs it: it restarts in each iteration, and no nodes follow
+        there."""
         return Ahead(self._graph)
 
-    # -- what is seen from outside
+    # -- state for callers
 
     @property
     def env(self) -> dict[str, Any]:
-        """`inputs`, `run`, `state`, and `stages` as far as they are over."""
+        """`inputs`, `run`, `state`, and the finished ones of `stages`."""
         return self._env
 
     @property
@@ -121,7 +124,7 @@ class Scheduler:
 
     @property
     def in_groups(self) -> bool:
-        """Task groups are under way."""
+        """Whether task groups are under way."""
         return bool(self._groups)
 
     @property
@@ -133,7 +136,7 @@ class Scheduler:
         return self._summaries
 
     def limit_of(self, node_id: str) -> int:
-        """Tasks at once, when a person set it; 0: the plan's own."""
+        """The user's limit of concurrent tasks. 0: the plan's limit holds."""
         limits = [self._limits[stage] for stage in self._nodes[node_id].stages if stage in self._limits]
         return min(limits, default=0)
 
@@ -185,7 +188,7 @@ class Scheduler:
         for stage in node.stages:
             known = self._stage_env(stage)
             if known is None:
-                continue  # another node of the stage was skipped, and so is the stage
+                continue  # a node of the stage was skipped, and so the stage is too
             known["metrics"] = {**known["metrics"], **summary.metrics.get(stage, {})}
             if stage in summary.values:
                 known["value"] = summary.values[stage]
@@ -195,7 +198,7 @@ class Scheduler:
                 known["outputs"] = dict(summary.outputs)
 
     def _skip(self, node_id: str) -> None:
-        """A skipped stage is null, and so is everything below it."""
+        """Skip a node. A skipped stage is null, and so are all of its values."""
         self._status[node_id] = "skipped"
         for stage in self._nodes[node_id].stages:
             self._env["stages"][stage] = None
@@ -214,7 +217,7 @@ class Scheduler:
         return self._stop_all() + self._advance()
 
     def _wait_again(self, node_id: str) -> None:
-        """It was not done, and so what it was told to make again may still be lost."""
+        """The node is not done, so the blocks that it should recompute may still be lost."""
         self._status[node_id] = "waiting"
         if repair := self._repairing.pop(node_id, ()):
             self._repair.setdefault(node_id, set()).update(repair)
@@ -260,7 +263,7 @@ class Scheduler:
         return stops + self._go_on(self._nodes[event.node])
 
     def _go_on(self, node: Node) -> list[Instruction]:
-        """Start the groups that may. Once none runs, the node itself comes next, which puts together what they left."""
+        """Start groups up to the limit. Once none runs, the node itself comes next and assembles their results."""
         groups = self._groups[node.id]
         started = [] if self._held() else groups.start()
         if groups.running:
@@ -270,14 +273,14 @@ class Scheduler:
         return self._lost(node.id, groups.lost)
 
     def _held(self) -> bool:
-        """Nothing may start now."""
+        """Whether nothing may start now."""
         return self._paused or self._resting or self._problem is not None or bool(self._escalated)
 
     def _producer(self, block: str) -> str | None:
         segment = segment_of(block)
         if not segment.startswith(self._prefix):
             return None
-        local = segment.removeprefix(self._prefix).partition("/")[0].partition("-")[0]  # no node has a `-` in its name
+        local = segment.removeprefix(self._prefix).partition("/")[0].partition("-")[0]  # names of nodes have no `-`
         return local if local in self._nodes else None
 
     def _is_child(self, node: str) -> bool:
@@ -330,12 +333,13 @@ class Scheduler:
         return [Run(node.id, self._bindings(node), repair, self.limit_of(node.id), then=then)]
 
     def _following(self, node: Node) -> Iterator[Run]:
-        """What only this node holds up, then what only that does, and so on; what they are told is known now."""
+        """The chain of nodes that can follow in the same Run: each waits only for the one before, and its bindings are
+        known."""
         over, left, last = {node.id}, self._most, node
         while left and (then := self._ahead.next_of(last.id, self._status)) and self._may_follow(then, over):
             over.add(then.id)
             last = then
-            if not isinstance(then, Barrier):  # which passes by itself
+            if not isinstance(then, Barrier):  # a barrier passes by itself
                 left -= 1
                 self._status[then.id] = "running"
                 yield Run(then.id, self._bindings(then), limit=self.limit_of(then.id))
@@ -363,7 +367,7 @@ class Scheduler:
         return verdict
 
     def _bindings(self, node: Node) -> dict[str, Any]:
-        """The part of the environment that the node's expressions read, so that payloads stay small."""
+        """The part of the environment that the node's expressions read. This keeps payloads small."""
         found: dict[str, Any] = {}
         for path in node.paths:
             root, *rest = path.split(".")

@@ -1,1 +1,1 @@
-"""What a driver tells its operators: counts and traces (`instruments`), a page for Prometheus (`serving`), logs."""
+"""Telemetry of a driver: counts and traces (`instruments`), a page for Prometheus (`metrics_server`), logs."""

@@ -1,7 +1,7 @@
-"""Counts and traces through OpenTelemetry's API. Unless the process has its SDK set up, all of this does nothing.
+"""Counts and traces through OpenTelemetry's API. Does nothing unless the process has set up an SDK.
 
-Attributes are few, since every combination is a time series: workflow, stage, executor, place; never a run. Runs are in
-traces: one trace for each run, whoever drives it, its id made from the run's.
+Attributes are few, since every combination is a time series: workflow, stage, executor, place; never a run. Runs appear
+in traces: one trace for each run on all drivers, with an id made from the run's id.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Telemetry:
         self._bytes = meter.create_counter("treadle.data", "By", "Blocks and parts written, and blocks read by place")
 
     def watch_slots(self, counts: Callable[[], Iterable[tuple[str, int, int]]]) -> None:
-        """Show how many slots are busy: `counts` gives (executor, busy ones, all of them), and is asked each time."""
+        """Publish the number of busy slots. `counts` returns (executor, busy slots, all slots), and is called at each
+        look."""
 
         def look(_: CallbackOptions) -> Iterator[Observation]:
             from opentelemetry.metrics import Observation
@@ -56,7 +57,7 @@ class Telemetry:
     # -- attempts
 
     def committed(self, run: str, workflow: str, segment: Segment, outcome: Outcome) -> None:
-        """A partition is done."""
+        """Count a committed partition."""
         where = _where(workflow, segment)
         self._partitions.add(1, where | {"result": "committed"})
         self._seconds.record(outcome.seconds, where)
@@ -67,7 +68,7 @@ class Telemetry:
         _log.debug("committed", extra=_about(run, segment, outcome) | {"seconds": round(outcome.seconds, 3)})
 
     def failed(self, run: str, workflow: str, segment: Segment, failure: Failure, *, final: bool) -> None:
-        """An attempt failed."""
+        """Count a failed attempt."""
         result = {"result": "failed" if final else "retried", "failure": str(failure.failure)}
         self._partitions.add(1, _where(workflow, segment) | result)
         _log.warning(
@@ -82,7 +83,7 @@ class Telemetry:
 
     @contextmanager
     def node(self, run: str, node: str, attempt: int) -> Iterator[Span]:
-        """A node under way: a span of the run's trace, and two lines of the log."""
+        """A running node: a span of the run's trace, and two lines of the log."""
         about = {"run": run, "stage": node}
         _log.info("node begins", extra=about | {"attempt": attempt})
         span = self._tracer.start_span(
@@ -104,7 +105,7 @@ def _about(run: str, segment: Segment, report: Outcome | Failure) -> dict[str, A
 
 
 def _written(outcome: Outcome) -> Iterator[tuple[str, int]]:
-    """(place, bytes) of the block, wherever it is, and of the part for people."""
+    """(place, bytes) of the block at each location, and of the output part."""
     if outcome.block is not None:
         for location in outcome.block.locations:
             yield location.partition(":")[0], outcome.block.size
@@ -113,7 +114,7 @@ def _written(outcome: Outcome) -> Iterator[tuple[str, int]]:
 
 
 def _trace(run: str) -> Any:
-    """A context in which every span of a run has the same parent, on every host and after every crash."""
+    """A context that gives every span of a run the same parent, on every host and after every crash."""
     from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
     name = hashlib.sha256(run.encode()).digest()

@@ -1,4 +1,4 @@
-"""Logs of a long-running process: lines for people, or JSON objects for collectors."""
+"""Logs of a long-running process: text lines, or JSON objects for collectors."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import sys
 from typing import Literal
 
 FIELDS = ("run", "workflow", "stage", "partition", "attempt", "failure", "final", "seconds", "trigger")
-"""What records may carry beside their message, always under these names."""
+"""Fields that records may have besides their message, always under these names."""
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 
 def printable(text: str) -> str:
-    """What events and errors say, without what a terminal would take for orders."""
+    """Text of events and errors with control characters escaped, so that a terminal does not interpret them."""
     return text.translate(_CONTROLS)
 
 
 def set_up(format: Literal["text", "json"], level: str) -> None:
-    """Send treadle's records of at least `level`, and warnings of everybody else, to stderr."""
+    """Send treadle's records of at least `level`, and the warnings of all other loggers, to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if format == "json" else TextLines())
     root = logging.getLogger()
@@ -29,7 +29,7 @@ def set_up(format: Literal["text", "json"], level: str) -> None:
 
 
 class JsonLines(logging.Formatter):
-    """One object for each record; the time is RFC 3339 in UTC."""
+    """One object for each record, with the time as RFC 3339 in UTC."""
 
     def format(self, record: logging.LogRecord) -> str:
         from treadle.primitives.events.decode import rfc3339
@@ -51,7 +51,7 @@ class TextLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record))
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # the name is logging's
+    def formatMessage(self, record: logging.LogRecord) -> str:  # the name comes from logging
         fields = "".join(f" {name}={value}" for name, value in _fields(record).items())
         return super().formatMessage(record) + fields
 

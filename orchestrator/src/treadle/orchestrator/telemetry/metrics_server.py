@@ -1,4 +1,4 @@
-"""A page of metrics for Prometheus, on loopback unless told otherwise."""
+"""A page of metrics for Prometheus. The default is loopback."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from treadle.primitives.wire.unauthenticated import Strangers, allowance
 
 _log = limited_logger("treadle.listeners")
 CONNECTIONS = 64
-"""At a time, a thread each; the oldest goes when another one comes."""
+"""Maximum of connections, each with a thread. A further one replaces the oldest."""
 REQUEST_SECONDS = 10.0
-"""From when a reader connects until it has its page."""
+"""Seconds from a reader's connection until it has its page."""
 _PAUSE = 0.1
 
 
 @contextmanager
 def metrics_page(address: str) -> Iterator[str]:
-    """Serve `http://HOST:PORT/metrics` meanwhile; the address in use. Port 0: any free one.
+    """Serve `http://HOST:PORT/metrics` within this context. Yields the URL in use. Port 0: any free port.
 
-    To be entered before the first Telemetry is made. Raises UsageError for an address that cannot be served, and
-    without the extra `metrics`.
+    Enter it before the first Telemetry is made. Raises UsageError for an address that cannot be served, and without the
+    extra `metrics`.
     """
     host, port = _parsed(address)
     try:
@@ -59,13 +59,14 @@ def metrics_page(address: str) -> Iterator[str]:
 
 
 class MetricsServer(ThreadingMixIn, WSGIServer):
-    """Serves each request in a thread. Readers prove nothing, so each one is a stranger until it has its page."""
+    """Serves each request in a thread. Readers do not authenticate, so each counts as a stranger until it has its
+    page."""
 
     daemon_threads = True
     request_queue_size = 4096
 
     def __init__(self, host: str, port: int, app: WSGIApplication) -> None:
-        """Listens. Raises OSError."""
+        """Start to listen. Raises OSError."""
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._lock = threading.Lock()
         self._readers: Strangers[socket.socket] = Strangers(allowance(CONNECTIONS), REQUEST_SECONDS, grace=0.05)
@@ -82,7 +83,7 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
             raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """In the thread that accepts: waits while all readers are in their grace."""
+        """Waits in the accepting thread while all readers are in their grace time."""
         while len(self._readers) >= self._readers.most:
             now = time.monotonic()
             with self._lock:
@@ -100,7 +101,7 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Twice a second."""
+        """End overdue readers. Called twice a second."""
         with self._lock:
             late = self._readers.expire(time.monotonic())
         for one in late:
@@ -110,7 +111,7 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
         _log.debug("a reader of metrics: %s", sys.exception())
 
     def _end(self, reader: socket.socket | None) -> None:
-        """Its thread notices, and closes it."""
+        """Shut the connection down. Its thread notices that and closes it."""
         if reader is not None:
             _log.warning("metrics at port %s: connections were ended that did not read in time", self.server_port)
             with suppress(OSError):
@@ -118,7 +119,7 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
 
 
 class _Handler(WSGIRequestHandler):
-    """Logs nothing: readers come every few seconds, and prove nothing."""
+    """Logs nothing, since readers come every few seconds and do not authenticate."""
 
     def log_message(self, format: str, *args: Any) -> None:
         pass

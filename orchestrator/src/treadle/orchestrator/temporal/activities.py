@@ -1,4 +1,4 @@
-"""The two activities: open a run, and run one node of it. The border between Temporal's errors and ours."""
+"""The activities of a run: open it, run one node, publish its end. Converts treadle's errors to Temporal's."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ from . import capacity
 
 HEARTBEAT_SECONDS = 0.7
 ASKING_SECONDS = 2.0
-"""Between two questions whether attempts may still end: a run that rests may be cancelled."""
+"""Seconds between two checks whether attempts may still end. A pausing run may be cancelled."""
 AHEAD = 16
-"""Nodes that may follow another in one activity."""
+"""Maximum of further nodes in one activity."""
 _log = logging.getLogger(__name__)
 
 
 class Activities:
-    """Bound to what the driver process has: store, key, slots, client."""
+    """The activities, with the resources of the driver process: store, key, slots, client."""
 
     def __init__(self, site: Site, client: Client, telling: Telling) -> None:
         self._site, self._client, self._telling = site, client, telling
@@ -67,7 +67,7 @@ class Activities:
         self._ended = time.monotonic()
 
     def idle_seconds(self) -> float:
-        """Since the last activity ended; 0 while one runs."""
+        """Seconds since the last activity ended. 0: one runs."""
         return 0.0 if self._active else time.monotonic() - self._ended
 
     @contextlib.contextmanager
@@ -81,7 +81,7 @@ class Activities:
 
     @activity.defn(name=messages.OPEN_RUN)
     async def open_run(self, start: RunStart, started: str) -> Opened:
-        """Verify the submission, plan it the first time, and find what is done already."""
+        """Verify the submission, plan it the first time, and find the nodes that are already done."""
         with self._busy():
             try:
                 async with _heartbeats(tuple):
@@ -105,9 +105,9 @@ class Activities:
 
     @activity.defn(name=messages.RUN_NODE)
     async def run_node(self, order: NodeOrder) -> NodeReport:
-        """Run a segment, a task group of one, or a loop to its end; then those that follow.
+        """Run a segment, a task group or a loop to its end, then the orders that follow.
 
-        Committed work is found in its ledger and never done again.
+        Committed work is found in its ledger and does not run again.
         """
         if order.ticket.execution != activity.info().workflow_run_id:
             raise RefusedMessage("the order was made for another execution")
@@ -128,7 +128,7 @@ class Activities:
         return told
 
     def _keep_requests(self, run: str) -> None:
-        with contextlib.suppress(StoreError):  # what a run costs is no reason to fail it
+        with contextlib.suppress(StoreError):  # a missing cost record must not fail the run
             keep_requests(self._site.files(run.partition("/")[0]))
 
     async def _run_node(self, order: NodeOrder, desk: Desk) -> NodeReport:
@@ -141,7 +141,7 @@ class Activities:
 
     @activity.defn(name=messages.END_RUN)
     async def end_run(self, ending: Ending) -> Received:
-        """Keep how a child run ended, for its parent's resumptions; tell that the run is over."""
+        """Store the result of a child run for its parent's resumptions, and emit the end of the run."""
         with self._busy():
             async with _heartbeats(tuple):
                 if parent_run(ending.run) and ending.state == "completed":
@@ -172,11 +172,12 @@ class Activities:
         groups = {node: groups for node, groups in _unclosed_groups(run, done).items() if node not in left}
         env, outputs, tells = _needed_env(run), run.plan.outputs, self._telling.on
         opened = Opened(graph, env, outputs, done, tells, groups, digest=digest(submission), left=left, runs=runs)
-        opened.ahead = AHEAD if self._site.one_host and not tells else 0  # hosts take turns; who listens, hears at once
+        # One node at a time lets hosts take turns, and delivers lifecycle events at once.
+        opened.ahead = AHEAD if self._site.one_host and not tells else 0
         return opened
 
     def _submission(self, start: RunStart, started: str) -> tuple[Submission, str]:
-        """(what the run is made of, when it started first)."""
+        """(the run's submission, its first start)."""
         parent = parent_run(start.run)
         files = self._site.files(parent or start.run)
         submission = files.load(Submission, "spec")
@@ -212,7 +213,7 @@ class Activities:
             return await self._stop(work, desk)
         except (CorruptError, StoreError) as error:
             kind = str(kind_of(error))
-            if isinstance(error, StoreError) and error.retryable:  # without causes: the server would not keep them all
+            if isinstance(error, StoreError) and error.retryable:  # without causes: the server would not store them all
                 raise ApplicationError(str(error), type=kind) from None
             return NodeReport(problem=messages.pack(Problem(kind, str(error), order.node)))
         except Fenced:
@@ -222,7 +223,7 @@ class Activities:
             return NodeReport(problem=messages.pack(_defect(defect, order.node)))
 
     async def _work(self, order: NodeOrder, desk: Desk) -> Summary | Unclosed | None:
-        """None: the task group is closed."""
+        """Do the work of an order. None: the task group is closed."""
         run = await asyncio.to_thread(self._site.open, order.run, activity.info().workflow_run_id)
         orders = messages.unpack(order.orders, Orders)
         repair = await asyncio.to_thread(expand, run.files, orders.repair)
@@ -241,7 +242,8 @@ class Activities:
         return result
 
     async def _stop(self, work: asyncio.Future[Summary | Unclosed | None], desk: Desk) -> NodeReport:
-        """Pause and new limits let attempts under way end, unless more is wanted later; everything else kills them."""
+        """Stop the work. Pause and new limits let running attempts end, unless a cancellation follows; other reasons
+        kill them."""
         with contextlib.suppress(asyncio.CancelledError):
             if await self._stop_reason("cancel") == "drain":
                 desk.drain()
@@ -254,7 +256,8 @@ class Activities:
             return NodeReport(stopped=True)
 
     async def _stop_reason(self, otherwise: str) -> str:
-        """`otherwise`: while there is nobody to ask. At first the safe answer is to stop at once."""
+        """`drain` or `cancel`. `otherwise`: the answer while the workflow does not reply; at first it is to stop at
+        once."""
         if activity.is_worker_shutdown():
             return "cancel"
         info = activity.info()
@@ -266,7 +269,7 @@ class Activities:
 
 
 def plan_site(site: Site) -> PlanSite:
-    """What the planner may count on here."""
+    """The facts about this driver's site for the planner."""
     budget = room_for_blocks(site.host_root) if site.host_root else 0
     can = Abilities(site.pools.executors)
     known = PlanSite(can, budget, site.store.url, site.one_host, default=site.default)
@@ -276,13 +279,13 @@ def plan_site(site: Site) -> PlanSite:
 
 
 def _ended(site: Site, children: Mapping[str, str]) -> dict[str, Summary]:
-    """Nodes that are child runs, of these ids, which an earlier resumption finished."""
+    """The summaries of nodes whose child runs an earlier resumption finished. `children`: node -> id of its run."""
     found = {node: site.files(run).find(RunResult, "result") for node, run in children.items()}
     return {node: Summary(outputs=result.outputs) for node, result in found.items() if result is not None}
 
 
 def _unclosed_groups(run: Run, done: Collection[str]) -> dict[str, list[int]]:
-    """Wide top nodes whose task groups can be told from the plan, and those of them that are not closed."""
+    """Wide top node -> its open task groups, for nodes whose groups the plan determines."""
     found: dict[str, list[int]] = {}
     for node in run.plan.graph.nodes:
         if isinstance(node, Segment) and 0 < node.group < node.partitions and node.id not in done:
@@ -300,7 +303,7 @@ def _report_of(result: Summary | Unclosed | None) -> NodeReport:
 
 
 def _needed_env(run: Run) -> dict[str, Any]:
-    """`run`, and the inputs that conditions or outputs read; the others stay out of the history."""
+    """`run`, and the inputs that conditions or outputs read. Other inputs stay out of the history."""
     conditions = [expressions.paths(expressions.parse(node.when)) for node in run.plan.graph.nodes if node.when]
     read = {path[1] for path in template_paths(run.plan.outputs).union(*conditions) if path[0] == "inputs"}
     return {"run": run.env["run"], "inputs": {k: v for k, v in run.submission.inputs.items() if k in read}}
@@ -313,7 +316,7 @@ def _defect(error: Exception, node: str = "") -> Problem:
 
 @contextlib.asynccontextmanager
 async def _heartbeats(tell: Callable[[], Sequence[Any]]) -> AsyncIterator[None]:
-    """Counts for whoever watches, and the sign of life that keeps a second dispatcher away. Local ones have none."""
+    """Heartbeats with the progress for `watch`. They keep a second dispatcher away. Local activities send none."""
 
     async def beat() -> None:
         while not activity.info().is_local:

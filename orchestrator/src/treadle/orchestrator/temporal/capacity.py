@@ -1,7 +1,8 @@
-"""How many task groups the drivers of a queue can take at once.
+"""The number of task groups that the drivers of a queue can take at once.
 
-A driver takes a few at a time, so that another one that comes later finds some left; a workflow offers a few more than
-all of them take, so that nobody waits for it, and few enough that those of another run are not far behind.
+A driver takes a few groups at a time, so that a driver that comes later finds some left. A workflow offers a few more
+than all drivers take, so that no driver waits for it. It does not offer many more, so that the groups of another run
+are not far behind.
 """
 
 from __future__ import annotations
@@ -20,29 +21,29 @@ from ..protocol.messages import GROUPS
 from ..scheduler.task_groups import count_of
 
 LEAST = 2
-"""Groups that a driver takes: while one closes, the other one has its slots."""
+"""Minimum of groups that a driver takes. While one closes, the other uses its slots."""
 SPARE = 2
-"""Groups offered beyond those that drivers take."""
+"""Groups offered beyond the number that drivers take."""
 _ANSWER = timedelta(seconds=2)
 
 
 def of_driver(site: Site) -> int:
-    """Groups that a driver takes at once: enough that twice as many tasks are there as it has slots."""
+    """Groups that a driver takes at once: enough for twice as many tasks as it has slots."""
     slots = sum(len(pool.slots) for _, pool in site.pools.open())
     return max(LEAST, count_of(2 * slots, GROUP_TASKS))
 
 
 def there_are(site: Site, drivers: int) -> int:
-    """Groups that a run should offer at once; other drivers are taken to be as this one is."""
+    """Groups that a run should offer at once. All drivers are assumed to be like this one."""
     return of_driver(site) * drivers + SPARE
 
 
 async def drivers_there(client: Client, site: Site) -> int:
-    """Drivers that take groups of the activity's queue."""
+    """The number of drivers that take groups of the activity's queue."""
     if site.one_host:
         return 1
     queue = activity.info().task_queue.removesuffix(GROUPS)
     try:
         return max(1, await drivers(client, queue + GROUPS, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY, _ANSWER))
     except RPCError:
-        return 1  # a guess costs time only
+        return 1  # a wrong guess costs time only

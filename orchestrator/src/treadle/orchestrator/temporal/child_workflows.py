@@ -1,8 +1,8 @@
-"""The child runs of a run, as its workflow sees them: real child workflows, whose ids are `<run>/<stage>` or
+"""The child runs of a run, from the workflow's side: real child workflows with ids `<run>/<stage>` or
 `<run>/<stage>-2`.
 
-They are the same interpreter with a history of their own; this one gets about nine events for each. Should the parent
-be terminated, the server terminates them.
+They run the same interpreter with their own histories. The parent's history gets about nine events for each. If the
+parent is terminated, the server terminates them.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ with workflow.unsafe.imports_passed_through():
     from ..scheduler.instructions import Event, NodeDone, NodeFailed, NodeStopped, Problem, Run, Summary
 
 STILL_ENDING = 30
-"""Seconds that a child of an earlier execution, which was terminated with its parent, may take to be gone."""
+"""Seconds to wait until a child of an earlier execution is gone, which was terminated with its parent."""
 _Handle = workflow.ChildWorkflowHandle[Any, dict[str, Any]]
 
 
 class Children:
-    """Those of one run."""
+    """The child runs of one run."""
 
     def __init__(self, workflows: Mapping[str, str], runs: Mapping[str, str], inbox: list[Event]) -> None:
-        """Of each node: the name of the workflow that it runs, and its run's id. How they end is put into the inbox."""
+        """`workflows`: node -> name of its workflow. `runs`: node -> id of its run. `inbox`: receives an event at the
+        end of each."""
         self._workflows, self._runs, self._inbox = workflows, runs, inbox
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._handles: dict[str, _Handle] = {}
@@ -56,7 +57,7 @@ class Children:
         return bool(self._tasks)
 
     def start(self, parent: RunStart, digest: str, run: Run) -> None:
-        """`digest`: of the parent's submission, from which the child makes its own."""
+        """Start a child. `digest`: of the parent's submission, from which the child makes its own."""
         name = self.run_of(parent.run, run.node)
         self._resumption = parent.resumption
         start = RunStart(name, digest, parent.resumption, parent.assume, bindings=run.bindings)
@@ -64,11 +65,11 @@ class Children:
         task.add_done_callback(partial(self._never_began, run.node))
 
     def run_of(self, parent: str, node: str) -> str:
-        """The id of the run that a node is; a history of before there could be several says only whose child it is."""
+        """The id of a node's run. Histories from before a node could have several runs have no entry in `runs`."""
         return self._runs.get(node) or child_run(parent, node)
 
     def stop(self, node: str) -> None:
-        """Cancel it, if it runs."""
+        """Cancel the child if it runs."""
         if node in self._tasks:
             self._tasks[node].cancel()
 
@@ -77,7 +78,7 @@ class Children:
             self.stop(node)
 
     def hold(self, node: str) -> None:
-        """Let it start nothing more until it is released."""
+        """Make the child start nothing more until it is released."""
         self._held.add(node)
         self._steer(node, "pause")
 
@@ -100,7 +101,7 @@ class Children:
         self._inbox.append(event)
 
     def _never_began(self, node: str, task: asyncio.Task[None]) -> None:
-        """A task that is stopped before its first step does not enter `_run`, which would have reported its end."""
+        """Report the end of a task that was stopped before its first step, since it never entered `_run`."""
         if task.cancelled() and self._tasks.get(node) is task:
             del self._tasks[node]
             self._held.discard(node)
@@ -141,7 +142,7 @@ class Children:
         return handle
 
     def _steer(self, node: str, action: Literal["pause", "unpause"]) -> None:
-        """In the order of calls. One that is over by now needs none."""
+        """Send a request to a child, in the order of calls. A child that is over needs none."""
 
         async def send(handle: _Handle, request: ParentSteering) -> None:
             with contextlib.suppress(TemporalError):
@@ -157,13 +158,13 @@ class Children:
 
 
 def _labels() -> dict[str, Any]:
-    """Those of the parent, for people who look for all that belongs together."""
+    """The labels of the parent, so that a search by label finds its children too."""
     labels = workflow.memo_value("labels", {})
     return {"labels": labels} if labels else {}
 
 
 def _failed(node: str, run: str, error: ChildWorkflowError, *, asked: bool) -> Event:
-    """The stage's failure is its child's, and says which run that is."""
+    """The stage fails with its child's failure, which names the child run."""
     cause = error.cause
     if isinstance(cause, ApplicationError):
         known = cause.details[0] if cause.details and isinstance(cause.details[0], dict) else {}

@@ -1,4 +1,4 @@
-"""A client of the Temporal that a profile means: a cluster, or the embedded server, which is started when needed."""
+"""A client of the profile's Temporal: a cluster, or the embedded server, which is started when needed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from temporalio.envconfig import ClientConfigTLSDict, ClientConnectConfig
 
 CONNECT_TIMEOUT = 10.0
-"""Seconds; the SDK itself would wait for a silent host far longer."""
+"""Seconds. The SDK itself would wait far longer for a silent host."""
 
 
 async def connect(
@@ -29,10 +29,10 @@ async def connect(
     *,
     environ: Mapping[str, str] = os.environ,
 ) -> Client:
-    """A client of the profile's Temporal, whose namespace is known to exist; starts the embedded server when needed.
+    """A client of the profile's Temporal with an existing namespace. Starts the embedded server when needed.
 
-    It encrypts what it sends under the home's deployment key. Raises Unreachable, UsageError for a key that cannot be
-    used. It is the only place where connection failures of the SDK are translated.
+    The client encrypts its messages under the home's deployment key. Raises Unreachable, and UsageError for an unusable
+    key. The SDK's connection failures are converted only here.
     """
     from ..protocol.encryption import data_converter
 
@@ -59,7 +59,7 @@ async def _checked_client(settings: ClientConnectConfig, converter: DataConverte
         address = settings["target_host"]
         if error.status == RPCStatusCode.NOT_FOUND:
             raise unknown_namespace(address, client.namespace) from None
-        # A key that is bound to workflows only may not describe the namespace, and needs not.
+        # A key for workflows only may not describe the namespace. It need not.
         if error.status != RPCStatusCode.PERMISSION_DENIED:
             raise unreachable(address, f"{error.status.name.replace('_', '')}: {error.message}") from error
     return client

@@ -41,17 +41,18 @@ from .takeover import bury, identity
 from .workflow import RunWorkflow
 
 STICKY_TIMEOUT = timedelta(seconds=1)
-"""How long the server waits for a dead driver to take its workflow tasks before another one may."""
+"""Time that the server waits for a dead driver to take its workflow tasks. After that, another driver may."""
 _PROMPTLY: Any = {
     "default_heartbeat_throttle_interval": timedelta(seconds=1),
     "max_heartbeat_throttle_interval": timedelta(seconds=1),
     "graceful_shutdown_timeout": timedelta(seconds=1),
 }
-"""Of a worker: how late a heartbeat may be, and the end of an activity that its end cancels."""
+"""Settings of a worker: the delay of heartbeats, and the time for activities to end at its shutdown."""
 
 
 async def open_site(home: Home, profile: Profile, slots: int | None = None) -> Site:
-    """Store, key and the slots of the profile's executors, those of its default one warm."""
+    """The driver's context: the store, the key, and the slots of the profile's executors. The default executor is
+    started."""
     key = sealing.load_or_create_key(home.key)
     store = await asyncio.to_thread(Store.open, profile.store_url(home))
     pools = Pools(open_places(home, profile, slots))
@@ -75,7 +76,7 @@ async def open_site(home: Home, profile: Profile, slots: int | None = None) -> S
 
 
 def _serve_blocks(home: Home, profile: Profile, store: Store, key: bytes) -> Hosts | None:
-    """Serve this host's blocks to the workers of others, where the profile says so."""
+    """Serve this host's blocks to workers of other hosts, if the profile has `peers`."""
     if profile.embedded or profile.peers is None:
         return None
     hosts = Hosts(store, key, HostFolder(home.host_root), profile.peers)
@@ -84,14 +85,15 @@ def _serve_blocks(home: Home, profile: Profile, store: Store, key: bytes) -> Hos
 
 
 def open_announcer(home: Home, profile: Profile) -> Announcer | None:
-    """Tells lifecycle events, where the profile wants it. Raises UsageError for settings that cannot be."""
+    """The sender of lifecycle events. None: the profile has no `lifecycle`. Raises UsageError for impossible
+    settings."""
     if profile.lifecycle is None:
         return None
     return Announcer(open_outlet(profile.lifecycle, profile, home))
 
 
 class Driver:
-    """Serves one task queue until told to stop."""
+    """Serves one task queue until its context ends."""
 
     def __init__(
         self,
@@ -102,9 +104,9 @@ class Driver:
         announcer: Announcer | None = None,
         identity: str | None = None,
     ) -> None:
-        """`queue`: another one than the profile's. `announcer`: takes lifecycle events; closed with the driver.
+        """`queue`: a queue other than the profile's. `announcer`: receives lifecycle events; closed with the driver.
 
-        `identity`: by which the server knows it, if not by process and host.
+        `identity`: the driver's name for the server. None: process and host.
         """
         self.activities = Activities(site, client, Telling(site, announcer))
         self._announcer, self._site, self._client = announcer, site, client
@@ -127,7 +129,7 @@ class Driver:
             workflow_runner=UnsandboxedWorkflowRunner(),
             max_concurrent_activities=500,
             max_cached_workflows=1000,
-            disable_eager_activity_execution=not self._site.one_host,  # else who runs the workflow takes every segment
+            disable_eager_activity_execution=not self._site.one_host,  # else the workflow's driver takes all segments
             sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
             identity=identity,
             **_PROMPTLY,
@@ -152,7 +154,7 @@ class Driver:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        """Hand back the tasks, then end every worker process."""
+        """Hand back the tasks, then stop every worker process."""
         if self._sweeping:
             self._sweeping.cancel()
         try:
@@ -170,7 +172,7 @@ class Driver:
 async def serve_embedded(home: Home) -> None:
     """The detached driver of this environment in a home.
 
-    Returns when idle or told to end, or at once when there is one already.
+    Returns when it is idle or receives a signal, or at once if there is another driver.
     """
     lease = await asyncio.to_thread(DriverLease.take, home)
     if lease is None:

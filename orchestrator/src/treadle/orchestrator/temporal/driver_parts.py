@@ -14,12 +14,12 @@ from ..environment.profile import Profile
 ENTRY_POINTS = "treadle.driver"
 """Group of entry points (https://packaging.python.org/specifications/entry-points).
 
-Each one is a function of the driver's client, its context and its profile, which returns `DriverParts`.
+Each is a function of the driver's client, its context and its profile that returns `DriverParts`.
 """
 
 
 class DriverParts(NamedTuple):
-    """What a package adds to the driver's task queue."""
+    """The workflows and activities that a package adds to the driver's task queue."""
 
     workflows: Sequence[type] = ()
     activities: Sequence[Callable[..., Any]] = ()

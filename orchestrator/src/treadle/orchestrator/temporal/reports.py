@@ -1,4 +1,4 @@
-"""From what an activity reports to what the scheduler is told. Pure."""
+"""Converts the reports of activities to events of the scheduler. Pure."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from ..scheduler.instructions import (
 
 
 def answer_to(order: NodeOrder, report: NodeReport) -> NodeReport:
-    """The report, if it answers this order; a report that was made for another order counts as forged."""
+    """The report if it answers this order. A report for another order counts as forged."""
     refused = bool(report.problem) and report.ticket == Ticket()
     return report if refused or report.ticket == order.ticket else NodeReport.refused("it answers another request")
 
 
 def events_of(nodes: list[str], group: int, report: NodeReport) -> list[Event]:
-    """What became of the nodes of an activity: done ones, the one that the report is of, those that were not begun."""
+    """The events of an activity's nodes: the finished ones, the reported one, and those not begun."""
     done = [NodeDone(node, messages.unpack(report.before[node], Summary)) for node in nodes if node in report.before]
     last, *left = nodes[len(done) :]
     return [*done, _event(last, group, report), *map(NodeStopped, reversed(left))]
@@ -45,6 +45,6 @@ def _event(node: str, group: int, report: NodeReport) -> Event:
 
 
 def unexpected(node: str, error: ActivityError) -> Problem:
-    """Why an activity failed that reported nothing."""
+    """The failure of an activity that returned no report."""
     cause = error.cause if isinstance(error.cause, ApplicationError) else None
     return Problem(cause.type or "internal" if cause else "internal", cause.message if cause else str(error), node)

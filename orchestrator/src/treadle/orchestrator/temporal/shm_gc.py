@@ -1,4 +1,4 @@
-"""Shared memory of runs that are over is given back, as Temporal tells how they ended."""
+"""Frees the shared memory of finished runs. Temporal's record of a run decides when."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from ..dispatcher.blocks.orphans import remove_strays_of_user
 
 SWEEP_SECONDS = 20.0
 _PATIENCE = 3.0
-"""Seconds that a driver which ends has for it."""
+"""Seconds for the sweep at a driver's end."""
 KEEP_SPARES = 300.0
-"""Seconds in which memory of removed blocks is used again or given back."""
+"""Seconds for which memory of removed blocks is kept for reuse."""
 KEEP_FAILED = timedelta(hours=24)
-"""How long blocks of a run that did not succeed wait for `treadle resume`, and how long after the last of them those of
-a run that this Temporal does not know: it may be one of another cluster, which a driver of the same home serves."""
+"""How long the blocks of an unsuccessful run are kept for `treadle resume`. The blocks of a run that this Temporal does
+not know are kept as long after their last change: a driver of the same home may serve it on another cluster."""
 _log = logging.getLogger(__name__)
 
 
 async def sweep(host: HostFolder, client: Client) -> None:
-    """Until cancelled: remove the blocks of runs that are over and need them no more; first, those of dead homes."""
+    """Remove the blocks of finished runs, until cancelled. Blocks of homes that no longer exist go first."""
     with suppress(OSError):
         await asyncio.to_thread(remove_strays_of_user, host.root.parent)
     while True:
@@ -40,7 +40,7 @@ async def sweep(host: HostFolder, client: Client) -> None:
 
 
 async def sweep_at_end(host: HostFolder, client: Client) -> None:
-    """When a driver ends: remove what no run needs, and all memory that was kept for the next blocks."""
+    """At the end of a driver, remove the blocks that no run needs, and all memory kept for reuse."""
     with suppress(TimeoutError):
         await asyncio.wait_for(_sweep_once(host, client, 0), _PATIENCE)
     with suppress(OSError):
@@ -71,6 +71,6 @@ async def _needless(host: HostFolder, client: Client, run: str) -> bool:
 
 
 def _is_old(folder: Path) -> bool:
-    """Nothing was written below it, or removed, for as long as the blocks of a failed run are kept."""
+    """Whether nothing below the folder was written or removed for as long as the blocks of a failed run are kept."""
     written = max((os.stat(below).st_mtime for below, _, _ in os.walk(folder)), default=0.0)
     return time.time() - written > KEEP_FAILED.total_seconds()

@@ -1,8 +1,8 @@
-"""A new embedded driver tells the server that its predecessor is dead; by itself the server waits for heartbeats.
+"""A new embedded driver reports its predecessor's death to the server, which would otherwise wait for heartbeats.
 
-An environment has one driver at a time in a home (`embedded.lease`). When a new one begins, the attempts of earlier
-ones are lost beyond doubt. Drivers of a cluster know no such thing of each other: a silent one is found by its
-heartbeat.
+An environment has one driver at a time in a home (`embedded.driver_lease`). So when a new one starts, the attempts of
+earlier ones are lost beyond doubt. Drivers of a cluster do not know this of each other: a dead one is found by its
+missing heartbeat.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from treadle.primitives.errors import FailureClass
 from ..protocol.encryption import activity_context
 
 IDENTITY = "embedded driver"
-"""By which the server knows every driver of the first environment of a home."""
+"""The server's name for every driver of the first environment of a home."""
 _PATIENCE = 3.0
-"""Seconds: what would take longer than the heartbeat timeout need not be done."""
+"""Seconds. Beyond the heartbeat timeout the call has no use."""
 _AT_ONCE = timedelta(milliseconds=1)
-"""Zero would mean: when the retry policy says."""
+"""Zero would mean the interval of the retry policy."""
 _BEGUN = (
     PendingActivityState.PENDING_ACTIVITY_STATE_STARTED,
     PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED,
@@ -35,14 +35,15 @@ _log = logging.getLogger(__name__)
 
 
 def identity(name: str) -> str:
-    """By which the server knows every driver of an environment."""
+    """The server's name for every driver of an environment."""
     return f"{IDENTITY} {name}" if name else IDENTITY
 
 
 async def bury(client: Client, identity: str = IDENTITY) -> None:
-    """Before an embedded driver asks for work: end the activity attempts that earlier ones of its identity were at.
+    """End the activity attempts of earlier drivers with this identity. Call it before an embedded driver polls for
+    work.
 
-    The next attempts can begin at once. What the server refuses, or does not do in time, is left to the heartbeat.
+    The next attempts can start at once. Attempts that the server does not end in time are left to the heartbeat.
     """
     try:
         await asyncio.wait_for(_bury_all(client, identity), _PATIENCE)
@@ -55,7 +56,7 @@ async def _bury_all(client: Client, identity: str) -> None:
         try:
             await _bury_of(client, run, identity)
         except RPCError as error:
-            if error.status != RPCStatusCode.NOT_FOUND:  # it has ended meanwhile
+            if error.status != RPCStatusCode.NOT_FOUND:  # the run has ended in the meantime
                 raise
 
 

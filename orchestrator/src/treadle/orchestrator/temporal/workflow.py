@@ -1,7 +1,7 @@
 """The interpreter: one fixed Temporal workflow that carries out the scheduler's instructions.
 
-It knows no user code and no data. What it may do, in this order, is pinned by recorded histories in
-tests/orchestrator/histories; a change that would break a running run fails there.
+It has no user code and no data. Recorded histories in tests/orchestrator/histories pin its commands and their order; a
+change that would break a running run fails there.
 """
 
 from __future__ import annotations
@@ -62,39 +62,39 @@ with workflow.unsafe.imports_passed_through():
     from .reports import answer_to, events_of, unexpected
 
 HEARTBEAT_TIMEOUT = timedelta(seconds=3)
-"""A driver silent for so long is taken for dead; two dispatchers at once are harmless (see ledger)."""
+"""A driver that is silent this long counts as dead. Two dispatchers at once are harmless (see the ledger)."""
 LONGEST = timedelta(days=365)
 _RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), backoff_coefficient=1.0)
-"""Only a lost driver or a store that does not answer gets here: waiting longer each time would only lose time."""
+"""Retries follow only a lost driver or a store that does not answer, so longer intervals would only lose time."""
 _TELLING = timedelta(minutes=5)
-"""A run that is over waits at most twice as long for a driver that tells so."""
+"""A finished run waits at most twice this time for a driver to publish its end."""
 _OPEN_HEARTBEAT = timedelta(seconds=10)
-"""Opening again costs more than waiting: whoever plans a large run may be slow to say that it is alive.
-So may whoever tells how it ended."""
+"""Longer than HEARTBEAT_TIMEOUT, since a driver that plans a large run may be slow to send heartbeats, and opening
+again costs more than waiting. The same holds for publishing the end."""
 _OPEN_RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=10))
 _PATIENCE = {"heartbeat_timeout": _OPEN_HEARTBEAT, "retry_policy": _OPEN_RETRY}
 _ONCE = RetryPolicy(maximum_attempts=1)
-"""Each try of a local activity is more history; those of another one are none."""
+"""Each try of a local activity adds to the history. Retries of other activities do not."""
 
 
 @workflow.defn(name=messages.WORKFLOW)
 class RunWorkflow:
-    """One run. Its id is the run's id."""
+    """One run. The workflow's id is the run's id."""
 
     @workflow.init
     def __init__(self, start: RunStart) -> None:
-        """Whoever asks for something before the run begins finds it as it will begin."""
+        """Sets the initial state here, so that queries and updates before the start find it."""
         self._start = start
         self._paused, self._limits = start.paused, dict(start.limits)
         self._since = dict(start.since)
-        """When the first group of a node began."""
+        """Node -> start of its first group."""
         self._steered = start.steered
         self._tickets = 0
         self._inbox: list[Event] = []
         self._activities: dict[tuple[str, int], workflow.ActivityHandle[NodeReport]] = {}
-        """By the first node and task group."""
+        """By first node and task group."""
         self._first: dict[str, str] = {}
-        """node -> the one that it follows in an activity; itself, if it is the first."""
+        """Node -> the first node of its activity."""
         self._waiting: set[asyncio.Task[None]] = set()
         self._children = Children({}, {}, self._inbox)
         self._digest = ""
@@ -102,7 +102,7 @@ class RunWorkflow:
         self._stages: set[str] = set()
         self._stopping = "cancel"
         self._points: set[str] = set()
-        """Barriers, where somebody wants to hear of them; else none."""
+        """Barriers whose passing is published. Empty without lifecycle events."""
         self._passed: set[str] = set()
 
     @workflow.run
@@ -118,16 +118,16 @@ class RunWorkflow:
         self._stages = {stage for node in graph.nodes if node.id not in children for stage in node.stages}
         self._points = {node.id for node in graph.nodes if opened.tells and isinstance(node, Barrier)}
         done = {node: messages.unpack(text, Summary) for node, text in opened.done.items()}
-        # Where somebody listens, the node itself comes first, and tells that it begins.
+        # With lifecycle events, the node itself runs first and emits its start.
         wide = {} if opened.tells else opened.groups
         groups = {node: NodeGrouped(node, tuple(known), opened.seats) for node, known in wide.items()}
         self._scheduler = Scheduler(graph, opened.env, done, groups=groups, ahead=opened.ahead)
         self._inbox[:0] = [Limit(stage, count) for stage, count in start.limits.items()]
         self._inbox[:0] = [Pause()] if start.paused else []
-        heard = opened.tells or parent_run(start.run)  # a child's end is kept for its parent's resumptions
+        heard = opened.tells or parent_run(start.run)  # the parent's resumptions need a child's end
         return await (self._told(opened) if heard else self._finish(opened))
 
-    # -- what people ask for
+    # -- steering
 
     @workflow.update(name=messages.STEER)
     def steer(self, request: Steering) -> None:
@@ -138,7 +138,7 @@ class RunWorkflow:
 
     @workflow.signal(name=messages.STEER)
     def steer_with_parent(self, request: ParentSteering) -> None:
-        """A request that came before, or was made for another resumption, changes nothing."""
+        """Pause or continue as the parent requests. Old requests, and those for another resumption, are ignored."""
         if request.resumption == self._start.resumption and request.number > self._steered:
             self._steered = request.number
             self._rest(request.action == "pause")
@@ -178,7 +178,7 @@ class RunWorkflow:
 
     @workflow.query(name=messages.STOPPING)
     def stopping(self) -> str:
-        """`drain` or `cancel`: what an activity told to stop should do with the attempts under way."""
+        """`drain` or `cancel`: the treatment of running attempts in an activity that was ordered to stop."""
         return self._stopping
 
     @workflow.query(name="paused")
@@ -197,7 +197,7 @@ class RunWorkflow:
         return self._outputs(opened)
 
     async def _told(self, opened: Opened) -> dict[str, Any]:
-        """As _finish; then whoever wants to hear is told, which can neither change the end nor hold it up for long."""
+        """Like _finish, then publish the end. That can neither change the end nor delay it for long."""
         try:
             result = await self._finish(opened)
         except ApplicationError as error:
@@ -227,14 +227,14 @@ class RunWorkflow:
             )
 
     def _newly_passed(self) -> list[str]:
-        """Barriers that nobody was told of."""
+        """Barriers whose passing has not been published."""
         assert self._scheduler is not None
         passed = [node for node in self._scheduler.summaries if node in self._points and node not in self._passed]
         self._passed.update(passed)
         return passed
 
     async def _open(self, start: RunStart) -> Opened:
-        """At once, by the driver that has the workflow task; if that cannot be, by any, again and again."""
+        """Open the run in the driver that has the workflow task. If that fails, in any driver, with retries."""
         about = [start, workflow.info().workflow_start_time.strftime("%Y-%m-%dT%H:%M:%SZ")]
         try:
             return await self._opened(about, locally=True)
@@ -265,7 +265,7 @@ class RunWorkflow:
 
     async def _drive(self, scheduler: Scheduler) -> None:
         todo = [instruction for event in self._inbox for instruction in scheduler.handle(event)]
-        self._inbox.clear()  # what people asked for before the graph was known
+        self._inbox.clear()  # requests from before the graph was known
         todo += scheduler.start()
         try:
             while True:
@@ -275,15 +275,15 @@ class RunWorkflow:
                 await workflow.wait_condition(lambda: bool(self._inbox))
                 event = self._inbox.pop(0)
                 if scheduler.in_groups and is_long():
-                    scheduler.handle(Rest())  # groups could follow one another for longer than a history may be
+                    scheduler.handle(Rest())  # groups could exceed the limit of a history
                 todo = scheduler.handle(event)
                 self._continue_as_new_when_long(scheduler, todo)
         finally:
-            if not isinstance(sys.exception(), GeneratorExit):  # of a coroutine that was abandoned, no loop is left
+            if not isinstance(sys.exception(), GeneratorExit):  # an abandoned coroutine has no loop
                 await self._stop_all()
 
     def _obey(self, instruction: Instruction) -> bool:
-        """True when the graph is over."""
+        """Carry out an instruction. True: the graph is over."""
         match instruction:
             case Run(node) if node in self._children:
                 self._children.start(self._start, self._digest, instruction)
@@ -340,7 +340,7 @@ class RunWorkflow:
         except asyncio.CancelledError:
             report = NodeReport(stopped=True)
         except ActivityError as error:
-            # Told to stop, and its driver died before it had: then the server does not try again.
+            # The driver died before it had stopped the activity as ordered. The server then does not retry.
             stopped = is_cancelled_exception(error) or error.retry_state is RetryState.CANCEL_REQUESTED
             report = (
                 NodeReport(stopped=True) if stopped else NodeReport(problem=messages.pack(unexpected(nodes[0], error)))
@@ -356,7 +356,7 @@ class RunWorkflow:
         await workflow.wait_condition(lambda: not self._activities and not self._children.running)
 
     def _continue_as_new_when_long(self, scheduler: Scheduler, todo: list[Instruction]) -> None:
-        """Between nodes, since an activity under way would be stopped."""
+        """Continue as a new execution between nodes, since running activities would be stopped."""
         if is_long() and not scheduler.running and not any(isinstance(one, Complete | Fail) for one in todo):
             start = dataclasses.replace(self._start, paused=self._paused, limits=self._limits, since=self._since)
             workflow.continue_as_new(dataclasses.replace(start, steered=self._steered))
@@ -376,7 +376,7 @@ class RunWorkflow:
 
 @contextlib.contextmanager
 def _ending() -> Iterator[None]:
-    """A defect ends the run with a class: the server would have the workflow task tried again for ever."""
+    """Ends the run with a failure class on a defect. Otherwise the server would retry the workflow task for ever."""
     try:
         yield
     except FailureError:
@@ -387,11 +387,11 @@ def _ending() -> Iterator[None]:
 
 
 def is_long() -> bool:
-    """The history should be cut."""
+    """Whether the history should be cut."""
     return workflow.info().is_continue_as_new_suggested()
 
 
 def _node_of(error: ApplicationError) -> tuple[str, ...]:
-    """Of a failed run: see _obey."""
+    """The node of a failed run (see _obey)."""
     known = error.details[0] if error.details else {}
     return (str(known.get("node", "")),) if isinstance(known, dict) else ()
