@@ -85,8 +85,7 @@ class LambdaDeployment:
             return self._planned().changes
 
     def apply(self, prune: bool) -> list[Change]:
-        """Make the changes; returns when every function can be called. `prune`: remove sizes that are no longer
-        wanted."""
+        """Make the changes; returns when every function can be called. `prune`: remove surplus sizes."""
         with aws_errors():
             planned = self._planned()  # refuses resources of other owners before any change
             if self._keys:

@@ -77,8 +77,8 @@ class NodeView(Struct, frozen=True, rename="camel"):
 
 
 def explain(plan: Plan) -> list[NodeView]:
-    """Every node in order. The nodes of a loop's body follow the loop; those of a sub-workflow (`load/count`) follow
-    its stage."""
+    """Every node in order. A loop's body follows the loop; the nodes of a sub-workflow (`load/count`) follow its
+    stage."""
     return list(_views(plan.graph, 0))
 
 

@@ -53,7 +53,7 @@ class Planner:
         return within(policy, self.site.executors.get(policy.executor))
 
     def kept(self, stage: Stage | Settings) -> Kept | None:
-        """The cache settings of the stage's result. A stage inside a loop has those of the loop."""
+        """The cache settings of the stage's result. A stage inside a loop has the loop's settings."""
         return self._kept.get(id(stage))
 
     def is_single(self, given: object, user: str) -> bool:

@@ -57,7 +57,7 @@ class Site(Struct, frozen=True):
     lost_hosts: int = 0
     """Hosts lost recently with blocks on them."""
     figures: Figures | None = None
-    """None: there are no peers."""
+    """None: the site has no peers."""
     default: str = "local"
     """The executor of stages that name none."""
     assumed_bytes: int = 0

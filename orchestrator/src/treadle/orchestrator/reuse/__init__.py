@@ -1,6 +1,10 @@
-"""What a run may take over from another: the content key of each node, results kept under it, and what differs.
+"""Reuse of results between runs: the content key of each node, the results cached under it, and the differences of
+runs.
 
-General layout: `components` (what makes a node's data, and its key), `compare` (the first thing that
-differs between two runs), `entries` (results in the store), `opening` (a run takes over what is kept), `again` (a
-person has stages of a run run again).
+content_key     the components of a node's data, and its key
+key_difference  the first difference between two runs
+cache_entries   results in the store
+cache_lookup    a run takes over cached results
+repair          replaces damaged objects of a run
+stage_rerun     runs stages of a finished run again
 """

@@ -1,13 +1,14 @@
-"""Results kept for later runs: an entry under each content key.
+"""Results cached for later runs: an entry under each content key.
 
 cache/<key>                       the length of an Entry, the Entry, and the Result; each sealed
-runs/<run>/lent/<other>/<segment> the other run reads blocks of that segment; there before it does
+runs/<run>/lent/<other>/<segment> the other run reads blocks of that segment; written before it does
 
-A result holds references, not data: the blocks stay where the run that made them put them, and whoever takes a result
-over reads them there (`store:<run>` as their location). A reference authenticates its block by itself (decision 0003),
-so no key of that run is needed; the entry is sealed under a key of the deployment, and the run that takes it over seals
-what it takes anew under its own. Who only wants to know what there is reads the beginning: a result has a reference for
-each partition.
+A result holds references, not data. The blocks stay where the run that made them put them, and every run that takes the
+result over reads them there (with `store:<run>` as their location). A reference authenticates its block by itself
+(decision 0003), so that run's key is not needed. The entry is sealed under a key of the deployment. A run that takes a
+result over seals it again under its own key.
+
+A listing of entries reads only the beginning of each object, since a result has a reference for each partition.
 """
 
 from __future__ import annotations
@@ -34,33 +35,33 @@ from ..scheduler.instructions import Summary
 ROOT = "cache"
 _ELSEWHERE = "store:"
 _PREFIX = 4
-"""Bytes that tell the length of the entry."""
+"""Bytes of the prefix with the entry's length."""
 _BEGINNING = 4096
-"""Bytes that hold most entries."""
+"""Bytes that suffice for most entries."""
 
 
 class Entry(Struct, frozen=True):
-    """That there is a result, and whose blocks it consists of."""
+    """The existence of a result, with the runs whose blocks it consists of."""
 
     key: str
     run: str
-    """Folder of the run that made it, for people."""
+    """Folder of the run that made the result, for display."""
     made: float
     """Seconds since the epoch."""
     ttl: float
-    """Seconds; whoever takes it goes by a time of its own, and gc by this one."""
+    """Seconds. Garbage collection uses this time; a reader has its own."""
     lent: dict[str, tuple[str, ...]]
-    """Folder of a run -> segments of it, whose blocks the result consists of."""
+    """Folder of a run -> its segments whose blocks the result consists of."""
 
     def age(self, now: float) -> float:
         return max(0.0, now - self.made)
 
 
 class Result(Struct, frozen=True):
-    """What a node came to, as every run can read it."""
+    """The result of a node, in the form that every run can read."""
 
     manifests: tuple[Manifest, ...]
-    """Of a segment its own; of a loop those of the segments that its last state is in."""
+    """The manifest of a segment. For a loop: the manifests of the segments with its last state."""
     loop: LoopResult | None = None
 
     @property
@@ -72,15 +73,16 @@ T = TypeVar("T", Entry, Result)
 
 
 class Entries:
-    """The results kept in one store."""
+    """The cached results in one store."""
 
     def __init__(self, store: Store, key: bytes) -> None:
-        """`key` is the deployment's."""
+        """`key`: the deployment key."""
         self._store = store
         self._key = sealing.purpose_key(key, b"treadle cache")
 
     def find(self, key: str, ttl: float) -> Entry | None:
-        """A result that is not older than `ttl` seconds. Raises CorruptError for one of somebody else, StoreError."""
+        """A result that is not older than `ttl` seconds. Raises CorruptError for another deployment's result, and
+        StoreError."""
         try:
             entry = self.read(key)
         except MissingError:
@@ -88,7 +90,7 @@ class Entries:
         return entry if entry.age(time.time()) <= ttl else None
 
     def take(self, key: str, ttl: float) -> tuple[Entry, Result] | None:
-        """As `find`, with the result itself."""
+        """Like `find`, with the result itself."""
         name = f"{ROOT}/{key}"
         try:
             data = memoryview(self._store.get(name))
@@ -99,7 +101,8 @@ class Entries:
         return (entry, self._decoded(Result, name, data[end:])) if entry.age(time.time()) <= ttl else None
 
     def read(self, key: str) -> Entry:
-        """What is kept under a key, of whatever age; a result of 100,000 blocks is not read. Raises MissingError."""
+        """The entry of a key, of any age. Does not read the result, which may have 100,000 blocks. Raises
+        MissingError."""
         name = f"{ROOT}/{key}"
         data = self._store.get_range(name, 0, _BEGINNING)
         end = _end(data[:_PREFIX])
@@ -108,26 +111,26 @@ class Entries:
         return self._decoded(Entry, name, memoryview(data)[_PREFIX:end])
 
     def keep(self, entry: Entry, result: Result) -> None:
-        """Put an entry in the place of an older one of its key."""
+        """Store an entry in place of an older one with its key."""
         name = f"{ROOT}/{entry.key}"
         sealed = self._sealed(name, entry)
         self._store.put(name, [len(sealed).to_bytes(_PREFIX, "big"), sealed, self._sealed(name, result)])
 
     def kept_keys(self) -> list[str]:
-        """Of every result, too old ones too."""
+        """The keys of all results, expired ones included."""
         return [info.name.removeprefix(f"{ROOT}/") for info in self._store.list(ROOT)]
 
     def remove(self, keys: Iterable[str]) -> None:
         self._store.delete(f"{ROOT}/{key}" for key in keys)
 
-    # -- who reads whose blocks
+    # -- borrowed blocks
 
     def borrow(self, entry: Entry, borrower: str) -> bool:
-        """Say that a run reads the blocks of an entry; False: it was removed, and its blocks may be.
+        """Record that a run reads the blocks of an entry. False: the entry was removed, and its blocks may be too.
 
-        Who collects removes the entry first and looks for borrowers then, so one of the two sees the other.
+        Garbage collection removes the entry before it looks for borrowers, so at least one side sees the other.
         """
-        top = borrower.partition("/")[0]  # a child run is removed with it
+        top = borrower.partition("/")[0]  # a child run is removed together with its parent
         for lender, segments in entry.lent.items():
             for segment in segments if lender != borrower else ():
                 self._store.put(f"runs/{lender}/lent/{top}/{segment}", b"")
@@ -141,17 +144,17 @@ class Entries:
 
 
 def _part(name: str, kind: type[Entry] | type[Result]) -> str:
-    """What is sealed as one cannot be taken for the other."""
+    """The sealed name of an Entry or a Result, so that neither can replace the other."""
     return f"{name} {kind.__name__}"
 
 
 def _end(prefix: bytes | memoryview) -> int:
-    """Where the entry ends."""
+    """The offset of the entry's end."""
     return _PREFIX + int.from_bytes(prefix, "big")
 
 
 def result_of(run: str, manifests: Iterable[Manifest], loop: LoopResult | None = None) -> Result | None:
-    """What is kept of a node that is over; None when a block of it is where no other run can read it."""
+    """The cached result of a finished node. None: other runs cannot read one of its blocks."""
     kept = tuple(_kept(manifest, run) for manifest in manifests)
     blocks = (outcome.block for manifest in kept for outcome in manifest.outcomes)
     if not all(block is None or block.locations for block in blocks):
@@ -160,7 +163,7 @@ def result_of(run: str, manifests: Iterable[Manifest], loop: LoopResult | None =
 
 
 def entry_of(key: str, run: str, ttl: float, result: Result, now: float) -> Entry:
-    """`run` is the folder of the one that made it."""
+    """The entry of a result. `run`: the folder of the run that made it."""
     lent: dict[str, dict[str, None]] = defaultdict(dict)
     for manifest in result.manifests:
         for place in {place for one in manifest.outcomes if one.block for place in one.block.locations}:
@@ -175,20 +178,20 @@ def _kept(manifest: Manifest, run: str) -> Manifest:
 
 
 def _lent(outcome: Outcome, run: str) -> Outcome:
-    """The outcome as another run takes it over: nothing ran there."""
+    """The outcome for a run that takes it over, without resource use, since nothing ran there."""
     block = replace(outcome.block, locations=_readable(outcome.block, run)) if outcome.block else None
     rest = Outcome(outcome.partition, outcome.attempt, outcome.kind, outcome.rows, block, metrics=outcome.metrics)
     return replace(rest, counts=outcome.counts, values=outcome.values)
 
 
 def _readable(block: BlockRef, run: str) -> tuple[str, ...]:
-    """Locations that last."""
+    """The block's permanent locations."""
     kept = [place for place in block.locations if place == "inline" or place.startswith(_ELSEWHERE)]
     return (*kept, f"{_ELSEWHERE}{run}") if "store" in block.locations else tuple(kept)
 
 
 def lent_segments(entries: Iterable[Entry]) -> dict[str, set[str]]:
-    """run -> segments whose blocks are kept for others."""
+    """Run -> segments whose blocks are kept for other runs."""
     found: dict[str, set[str]] = defaultdict(set)
     for entry in entries:
         for run, segments in entry.lent.items():

@@ -1,8 +1,8 @@
-"""A run takes over what other runs have made, before anything in it starts; and keeps what it makes for later ones.
+"""A run takes over cached results before its first node starts, and caches its own results for later runs.
 
-A result is taken over by closing the segment with the manifest that is kept under its content key, or a loop with what
-its last iteration left. From then on the node is one that is closed: nothing else in treadle knows where it came from,
-and nothing else decides what runs. A block of it that is lost has the node run in this run, as any other would.
+To take over a segment, the run closes it with the manifest cached under its content key. To take over a loop, the run
+stores the loop's cached last state. From then on the node is closed like any other, and the rest of treadle does not
+know its origin. If one of its blocks is lost, the node runs in this run.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from .content_key import keys_of, rule_of
 
 _log = logging.getLogger(__name__)
 _known: WeakKeyDictionary[Run, dict[str, str]] = WeakKeyDictionary()
-"""The content keys of runs that this process drives."""
+"""The content keys of the runs that this process drives."""
 
 
 def take_over(run: Run) -> dict[str, Summary]:
-    """Close every node whose result is kept and which is sure to run; the top nodes that are closed then. Blocking.
+    """Close every cached node that is certain to run. Returns the summaries of all closed top nodes. Blocking.
 
-    Sure is what no condition can keep from running: it has none, and neither has what it reads; or they are true, as
-    far as results that are there already tell. Whatever else is kept is made again. Raises StoreError, CorruptError.
+    A node is certain to run if neither it nor its inputs have a condition, or if existing results make the conditions
+    true. Other nodes are computed. Raises StoreError, CorruptError.
     """
     looks = bool(_keys(run)) and not run.submission.memo.get(NO_CACHE)
     entries, sure, done = Entries(run.site.store, run.site.key), set[str](), dict[str, Summary]()
@@ -55,9 +55,9 @@ def take_over(run: Run) -> dict[str, Summary]:
 
 
 def keep(run: Run, node: Segment | Loop) -> None:
-    """Keep the result of a node that was closed here for later runs, if it shall be. Blocking.
+    """Cache the result of a node that was closed here, if its plan has cache settings. Blocking.
 
-    A store that fails at this, or a block that is lost, costs later runs time, and this one nothing.
+    If the store fails, or a block is lost, later runs take longer. This run is not affected.
     """
     rule = rule_of(node)
     if rule is None:
@@ -79,7 +79,8 @@ def _result(run: Run, node: Segment | Loop) -> Result | None:
 
 
 def _copied(run: Run, manifest: Manifest) -> Manifest:
-    """Its blocks are in the store as well: those of a loop are copied once it is over, and not in each iteration."""
+    """The manifest, with its blocks copied to the store. A loop's blocks are copied once at its end, not in each
+    iteration."""
 
     def outcome(one: Outcome) -> Outcome:
         if one.block is None or {"store", "inline"} & set(one.block.locations):
@@ -98,7 +99,7 @@ def _keys(run: Run) -> dict[str, str]:
 
 
 def _closed(run: Run, node: Node) -> Summary | None:
-    """Of a node that an earlier resumption finished."""
+    """The summary of a node that an earlier resumption finished."""
     if isinstance(node, Segment):
         closing = run.files.closing(node.id)
         return closing.summary if closing else None
@@ -107,7 +108,7 @@ def _closed(run: Run, node: Node) -> Summary | None:
 
 
 def _is_wanted(graph: Graph, node: Node, env: Mapping[str, Any], done: Mapping[str, Summary]) -> bool:
-    """Whether the condition of a node is true already; False too when what it reads is not done."""
+    """Whether the node's condition is already true. False also if a node that it reads is not done."""
     if not node.when:
         return True
     condition = expressions.parse(node.when)
@@ -116,7 +117,7 @@ def _is_wanted(graph: Graph, node: Node, env: Mapping[str, Any], done: Mapping[s
         return False
     try:
         return expressions.evaluate(condition, Scheduler(graph, env, done).env) is True
-    except expressions.ExpressionError:  # the run will say so
+    except expressions.ExpressionError:  # the run will report the error
         return False
 
 
@@ -138,13 +139,13 @@ def _taken_over(run: Run, node: Segment | Loop, entries: Entries) -> Summary | N
 
 
 def _has_begun(run: Run, node: Segment | Loop) -> bool:
-    """It was closed once, and a person had it run again; or it is a loop that was under way."""
+    """Whether the node was closed once and is to run again, or is a loop under way."""
     return bool(run.files.generation(node.id)) or (isinstance(node, Loop) and run.files.has_ledger(node.id))
 
 
 def _find(run: Run, entries: Entries, key: str, ttl: float) -> tuple[Entry, Result] | None:
     try:
         return entries.take(key, ttl)
-    except TreadleError as error:  # it is made again then
+    except TreadleError as error:  # the node then runs
         _log.warning("run %s: the kept result %s cannot be used: %s", run.id, key, error)
         return None

@@ -1,10 +1,10 @@
-"""What makes the data of a plan's node: code, parameters, inputs. Pure.
+"""The inputs of a node's data: code, parameters, data. Pure.
 
-A node is described by its **components**, label -> value, in the order in which a person wants to hear of differences.
-Its **content key** is the digest of them. Of a node that it reads a component holds the content key, so a key covers
-everything that came before, and all keys are known as soon as there is a plan.
+A node is described by its **components**, label -> value, in the order in which differences are reported. Its **content
+key** is the digest of its components. For each node that it reads, one component is that node's content key. So a key
+covers everything before the node, and all keys are known once the plan exists.
 
-Where a task runs, how often it is tried and where blocks go is no part of it: that changes no result.
+The executor, retries and the place of blocks are left out, since they do not change results.
 """
 
 from __future__ import annotations
@@ -41,15 +41,16 @@ from ..plan.plan import (
 from ..run_store.run_files import Submission
 
 SEMANTICS = 1
-"""Of treadle's own part in a result. A change in what a document means (docs/semantics.md), in how keys hash, or in how
-blocks are encoded needs another number: nothing that is kept is taken from then on."""
+"""The version of treadle's own part in a result. Increase it for a change in the meaning of a document
+(docs/semantics.md), in the hash of keys, or in the encoding of blocks. Older cached results are then not used any
+more."""
 _SHOWN = 60
-"""Characters of a value that is kept as it is; of longer ones the digest."""
+"""Maximum of characters in a value that is kept unchanged. A longer value is replaced by its digest."""
 Components = dict[str, str]
 
 
 def components_of(plan: Plan, submission: Submission) -> dict[str, Components]:
-    """node id -> its components; the nodes of a loop's body stand under theirs. Barriers have none."""
+    """Node id -> its components. The nodes of a loop's body are listed too. Barriers have no components."""
     return dict(_Walk(plan, submission).graph(plan.graph))
 
 
@@ -59,14 +60,14 @@ def key_of(components: Components) -> str:
 
 
 def rule_of(node: Node) -> Kept | None:
-    """How the result of a top node is kept for later runs."""
+    """The cache settings of a top node. None: its result is not cached."""
     if isinstance(node, Segment):
         return node.policy.cache
     return node.cache if isinstance(node, Loop) else None
 
 
 def keys_of(plan: Plan, submission: Submission) -> dict[str, str]:
-    """The content keys of the nodes that are kept for later runs."""
+    """The content keys of the nodes with cache settings."""
     kept = {node.id for node in plan.graph.nodes if rule_of(node) is not None}
     if not kept:
         return {}
@@ -74,7 +75,7 @@ def keys_of(plan: Plan, submission: Submission) -> dict[str, str]:
 
 
 class _Walk:
-    """Goes through a graph, needs first, and remembers the keys."""
+    """Computes the components of a graph in topological order, and remembers the keys."""
 
     def __init__(self, plan: Plan, submission: Submission) -> None:
         self._run, self._outputs = submission.run, plan.graph.outputs
@@ -84,9 +85,9 @@ class _Walk:
         self._workflow, self._documents = submission.spec["name"], submission.spec["stages"]
         self._keys: dict[str, str] = {}
         self._stages: dict[str, list[str]] = {}
-        """stage -> its nodes so far."""
+        """Stage -> its nodes so far."""
         self._conditions: dict[str, str] = {}
-        """node -> what decides whether it is skipped; empty: nothing, it never is."""
+        """Node -> the values that decide whether it is skipped. Empty: it is never skipped."""
 
     def graph(self, graph: Graph) -> Iterator[tuple[str, Components]]:
         for node in graph.nodes:
@@ -134,7 +135,7 @@ class _Walk:
         code = known.get("code")
         shown = name if reference.startswith("captured:") else reference
         yield f"function of {name}", shown
-        if code is None:  # a run of an older version: it says no more
+        if code is None:  # a run of an older version has no more
             yield f"code of {shown}", self._bundle
             return
         for unit, digest in code["units"].items():
@@ -151,12 +152,12 @@ class _Walk:
         if all(path[0] == "inputs" for path in mentioned):
             try:
                 return _short(render(argument.value, {"inputs": self._inputs}))
-            except ExpressionError:  # such as a null where there must be none: the run will say so
+            except ExpressionError:  # such as a null for a value that must not be null; the run reports it
                 pass
         given = {path[1]: self._inputs.get(path[1]) for path in sorted(mentioned) if path[0] == "inputs"}
         return _short([argument.value, given] if given else argument.value)
 
-    # -- what it reads
+    # -- input
 
     def _feed(self, feed: Feed) -> Iterator[tuple[str, str]]:
         match feed:
@@ -189,14 +190,15 @@ class _Walk:
                 yield f"state {name}", "of the loop"
 
     def _values(self, segment: Segment) -> Iterator[tuple[str, str]]:
-        """Broadcasts and metrics: what comes from other stages into arguments."""
+        """Values of other stages in arguments: broadcasts and metrics."""
         for path, shipped in segment.broadcasts.items():
             for label, value in self._data(shipped.data):
                 yield f"{label} as {path}", value
         yield from self._read(segment.paths)
 
     def _read(self, paths: Iterable[str]) -> Iterator[tuple[str, str]]:
-        """Values of stages; those of one that is skipped are null. Who reads its data is skipped too."""
+        """The values of other stages. The value of a skipped stage is null, so its condition counts; its data has no
+        readers."""
         for stage, *value in (path.split(".")[1:] for path in paths if path.startswith("stages.")):
             path = ".".join(["stages", stage, *value])
             for node in self._stages.get(stage, ()):
@@ -213,7 +215,7 @@ class _Walk:
             found += [node.when, {path[1]: self._inputs.get(path[1]) for path in read if path[0] == "inputs"}]
             found += self._read(".".join(path) for path in read)
             if any(path[0] == "run" or (path[0] == "stages" and path[1] not in self._kept) for path in read):
-                found.append(self._run)  # nobody can say that it would come to the same
+                found.append(self._run)  # the result may differ in each run
         return _short(found) if found else ""
 
     # -- loops
@@ -237,7 +239,7 @@ class _Walk:
     # -- sub-workflows
 
     def _child(self, child: Child) -> Iterator[tuple[str, str]]:
-        """Its document, the functions in it, and the inputs of this run; it has a plan of its own."""
+        """The child's document, the functions in it, and the inputs of this run. The child has a plan of its own."""
         document = self._documents[child.id]
         for reference in sorted(_texts(document) & self._functions.keys()):
             yield from self._code(reference, reference)
@@ -246,12 +248,12 @@ class _Walk:
 
 
 def _conditions(body: Graph) -> dict[str, str]:
-    """node -> its condition; outside of a loop a condition is no part of what a node makes."""
+    """Node -> its condition. Only within a loop do conditions change the result of a node."""
     return {node.id: node.when for node in body.walk() if node.when}
 
 
 def _mentioned(loop: Loop) -> set[str]:
-    """Inputs in the expressions of a loop; those in the arguments of its segments are components of theirs."""
+    """Inputs in the expressions of a loop. Inputs in the arguments of its segments are components of the segments."""
     texts = [*_conditions(loop.body).values(), *([loop.until] if loop.until else [])]
     read = template_paths(loop.next_scalars).union(*(paths(parse(text)) for text in texts))
     return {path[1] for path in read if path[0] == "inputs"}
@@ -266,7 +268,7 @@ def _texts(value: Any) -> set[str]:
 
 
 def _calls(segment: Segment) -> Iterator[tuple[str, Call]]:
-    """Every user function that the segment calls, under a name that tells its role."""
+    """Every user function that the segment calls, with a name for its role."""
     for op in segment.ops:
         if isinstance(op, Reduce):
             roles = {"uses": op.uses, "combine": Call(op.combine) if op.combine else None, "finish": op.finish}
@@ -285,11 +287,11 @@ def _calls(segment: Segment) -> Iterator[tuple[str, Call]]:
 
 
 _ASIDE = frozenset({"call", "uses", "finish", "combine", "non_retryable", "type", "stage"})
-"""Fields of an operation that are components by themselves, or change no result."""
+"""Fields of an operation that are separate components, or do not change results."""
 
 
 def _settings(part: Op | Tail) -> Iterator[tuple[str, str]]:
-    """What an operation does beside calling functions."""
+    """An operation's components besides its functions."""
     fields = msgspec.to_builtins(part)
     name = f"{fields.get('stage', '')} ({fields['type']})".strip()
     yield f"operation {name}", fields["type"]
@@ -301,6 +303,6 @@ def _settings(part: Op | Tail) -> Iterator[tuple[str, str]]:
 
 
 def _short(value: Any) -> str:
-    """A JSON value as text; the digest of a long one."""
+    """A JSON value as text, or the digest of a long one."""
     text = json.dumps(value, ensure_ascii=False, default=repr)
     return text if len(text) <= _SHOWN else "digest " + hashlib.sha256(text.encode()).hexdigest()[:32]

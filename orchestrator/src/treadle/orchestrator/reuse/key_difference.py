@@ -1,4 +1,4 @@
-"""Why a node of one run would not give what a node of another gave: the first component that differs. Pure."""
+"""The reason why the results of two runs' nodes would differ: the first different component. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TOLD = {
     "reading": "how it reads its input changed",
     "steps of the loop": "`next`, `until` or `maxIterations` of the loop changed",
 }
-"""Components whose values nobody wrote."""
+"""Components whose values do not come from the document."""
 _KEYS = {
     "tolerate": "toleratedFailures",
     "fan_in": "fanIn",
@@ -25,21 +25,21 @@ _KEYS = {
     "max_bytes": "batch.maxBytes",
     "names": "input",
 }
-"""Settings of an operation by the keys of a document; the others are called the same there."""
+"""Settings of an operation -> keys of a document. Other settings have the key's name."""
 
 
 class Difference(Struct, frozen=True, rename="camel"):
-    """One node beside that of the other run."""
+    """One node, compared with the node of the same name in the other run."""
 
     node: str
     stages: tuple[str, ...]
     state: Literal["same", "differs", "new"]
     reason: str = ""
-    """The first difference in words; empty: there is none."""
+    """The first difference in words. Empty: none."""
 
 
 def compare(plan: Plan, submission: Submission, other: Plan, others: Submission) -> list[Difference]:
-    """Every node of `plan` beside the one of that name in `other`."""
+    """Compare every node of `plan` with the node of the same name in `other`."""
     ours, theirs = components_of(plan, submission), components_of(other, others)
     nodes = [node for node in plan.graph.walk() if not isinstance(node, Barrier)]
     return [_compare(node.id, node.stages, ours[node.id], theirs.get(node.id)) for node in nodes]
@@ -53,7 +53,8 @@ def _compare(node: str, stages: tuple[str, ...], ours: Components, theirs: Compo
 
 
 def first_difference(ours: Components, theirs: Components) -> str:
-    """In the order of the components; of several in one group, what changed goes before what is new or gone."""
+    """The first difference in the order of the components. Within a group, a change precedes a new or missing
+    component."""
     labels = [label for label in {**ours, **theirs} if ours.get(label) != theirs.get(label)]
     if not labels:
         return ""
@@ -87,7 +88,7 @@ def _words(label: str, ours: str | None, theirs: str | None) -> str:
 
 
 def _unit(unit: str) -> str:
-    """`pkg/helpers.py:clean` in words."""
+    """A unit such as `pkg/helpers.py:clean` in words."""
     path, colon, name = unit.partition(":")
     if not colon:
         return path

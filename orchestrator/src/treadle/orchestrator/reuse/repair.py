@@ -1,9 +1,11 @@
-"""Objects of a run that are damaged and follow from others: `treadle resume` replaces them, and names each.
+"""Repair of damaged objects that follow from other objects: `treadle resume` replaces them, and names each.
 
-The manifest of a segment, or of a task group, follows from its ledger, and the result of a loop from the loop's ledger.
-A damaged one gives way to a mark that the segment is not closed; the run then closes it again and runs no partition
-that is committed. The plan follows from the submission, but input files may have changed since. So a damaged plan is
-made again only if no stage was begun; otherwise the run is refused.
+The manifest of a segment, or of a task group, follows from its ledger. The result of a loop follows from the loop's
+ledger. A damaged one is replaced by a mark that the segment is not closed. The run then closes it again and runs no
+committed partition.
+
+The plan follows from the submission, but input files may have changed since. So a damaged plan is replaced only if no
+stage was begun; otherwise the run is refused.
 """
 
 from __future__ import annotations
@@ -21,10 +23,11 @@ from ..scheduler.instructions import Summary
 
 
 def mend(files: RunFiles, others: Callable[[str], RunFiles]) -> Iterator[str]:
-    """Replace what is damaged and follows from other objects, in a run that is over and in its children; their names.
+    """Replace the damaged objects that follow from others, in a finished run and its children. Yields their names.
 
-    `others` gives the files of a run by its id. The submission must have been read: with another deployment key every
-    object seems to be damaged. Blocking. Raises CorruptError for a damaged ledger or plan, StoreError.
+    `others` returns the files of a run by its id. The submission must have been read before, since with a wrong
+    deployment key every object seems to be damaged. Blocking. Raises CorruptError for a damaged ledger or plan,
+    StoreError.
     """
     try:
         files.find(Plan, "plan")
@@ -66,7 +69,7 @@ def _mend_group(files: RunFiles, segment: str, name: str) -> str:
 
 
 def _mend_manifest(files: RunFiles, segment: str, generation: int, loops: list[str]) -> str:
-    """`loops`: those that the segment is in, which run their last iteration's end again."""
+    """`loops`: the loops around the segment, which run the end of their last iteration again."""
     _check_ledgers(files, *(loops or [segment]))
     for loop in loops:
         _removed(files, f"segments/{loop}/result")
@@ -81,7 +84,7 @@ def _removed(files: RunFiles, name: str) -> str:
 
 
 def _newest(files: RunFiles) -> tuple[dict[str, int], dict[tuple[str, int], int], list[str]]:
-    """The newest generations of manifests, by segment and by task group, and the loops that have a result."""
+    """(newest generation by segment, newest generation by task group, the loops with a result)."""
     manifests: dict[str, int] = {}
     closed: dict[tuple[str, int], int] = {}
     results: list[str] = []
@@ -107,12 +110,12 @@ def _is_damaged(read_it: Callable[[], object]) -> bool:
 
 
 def _check_ledgers(files: RunFiles, *segments: str) -> None:
-    """Raises CorruptError when one cannot be read: then the manifest is all that is known of what was committed."""
+    """Raises CorruptError for a damaged ledger. The manifest is then the only record of the commits."""
     for segment in segments:
         for ledger in files.ledgers(segment):
             read(files.store, ledger, files.key)
 
 
 def _reopen(files: RunFiles, segment: str, generation: int) -> None:
-    """Have no earlier manifest count either: the segment is closed anew."""
+    """Invalidate earlier manifests too, so that the segment is closed again."""
     files.create_manifest(Manifest(segment, OPEN, (), Summary()), generation)

@@ -1,16 +1,15 @@
-"""A person has a stage of a run run again, with everything that comes after it; the rest is kept.
+"""Runs a stage of a finished run again, with all stages after it. The other stages keep their results.
 
-Two invariants seem to stand against it: a partition is committed once, and nothing that is committed runs again. They
-hold as they do for a block that is lost. The ledger takes the commits back by a record, under an epoch that fences
-whoever still writes to it, and the segment's next manifest says that it is not closed; what is then made is committed
-once, in later generations. Nothing is removed that a reader of the older ones could miss but for output files, which
-have one name only.
+Two invariants must hold: a partition is committed once, and a committed partition does not run again. They hold in the
+same way as for a lost block. The ledger takes the commits back by a record, under an epoch that fences earlier writers.
+The segment's next manifest records that it is not closed. The new results are committed once, in later generations.
+Objects that readers of older generations need stay, except output files, since these have only one name.
 
-A sub-workflow may be planned anew, since what it reads is made by its parent. So nothing of its run is taken back: its
-next run is another one, with an id, ledgers and keys of its own, and the one before stays as it ended.
+A sub-workflow may get a new plan, since its parent makes its inputs. So its run takes nothing back: its next run has
+its own id, ledgers and keys, and the earlier run stays as it ended.
 
-Nodes are taken back last ones first. If that is cut off, what was taken back runs over the data of before: a result
-that the run could have had, and the command can be given again.
+Nodes are taken back from the last to the first. If this is interrupted, the nodes taken back run over the earlier data.
+The result is one that the run could have had, and the command can be repeated.
 """
 
 from __future__ import annotations
@@ -31,21 +30,21 @@ from ..run_store.run_files import OPEN, Manifest, RunFiles
 from ..scheduler.instructions import Summary
 
 Others = Callable[[str], RunFiles]
-"""The files of a run by its id."""
+"""Returns the files of a run by its id."""
 
 
 class Again(NamedTuple):
     """A node that runs again."""
 
     path: str
-    """Its id, after the stages that lead to it: `load/read`."""
+    """Its id after the stages that lead to it: `load/read`."""
     node: Node
     files: RunFiles
-    """Of its run."""
+    """The files of its run."""
 
 
 def following(graph: Graph, stage: str) -> list[Node]:
-    """The nodes of a stage and all that come after it, in order. Raises UsageError when there is none."""
+    """The nodes of a stage and all nodes after it, in order. Raises UsageError for an unknown stage."""
     found = {node.id for node in graph.nodes_of(stage)}
     if not found:
         known = ", ".join(dict.fromkeys(name for node in graph.nodes for name in node.stages))
@@ -59,10 +58,10 @@ def following(graph: Graph, stage: str) -> list[Node]:
 
 
 def again(files: RunFiles, plan: Plan, stage: str, others: Others, below: str = "") -> Iterator[Again]:
-    """What runs again when a run goes on from `stage`, in order. Raises UsageError for a stage that there is not.
+    """The nodes that run again when a run resumes from `stage`, in order. Raises UsageError for an unknown stage.
 
-    Of a path, `load/read`, the child run `load` goes on from its stage `read`; then what comes after `load`. A child
-    that comes after a stage runs again as a whole: what it reads may be something else now.
+    For a path such as `load/read`, the child run `load` resumes from its stage `read`, and the nodes after `load`
+    follow. A child after a stage runs again as a whole, since its inputs may have changed.
     """
     first, _, inside = stage.partition("/")
     for node in following(plan.graph, first):
@@ -85,14 +84,14 @@ def _inside(files: RunFiles, node: Node, others: Others) -> tuple[RunFiles, Plan
 
 
 def take_back(files: RunFiles, plan: Plan, stage: str, resumption: int, others: Others) -> list[str]:
-    """Let a run that is over forget what it committed of a stage and of all that comes after it; the nodes' paths.
+    """Take back the commits of a stage, and of all stages after it, in a finished run. Returns the nodes' paths.
 
-    `resumption` is the one that will go on. Blocking. Raises UsageError before anything is changed; StoreError.
+    `resumption`: the resumption that will follow. Blocking. Raises UsageError before any change; StoreError.
     """
     found, child = list(again(files, plan, stage, others)), files
     for entered in stage.split("/")[:-1]:
         child = others(child.child(entered))
-        child.store.delete([f"{child.prefix}/result"])  # what it came to does not count any more
+        child.store.delete([f"{child.prefix}/result"])  # the child's result does not count any more
     for one in reversed(found):
         _forget(one.files, one.node, resumption, others)
     return [one.path for one in found]
@@ -104,7 +103,7 @@ def _forget(files: RunFiles, node: Node, resumption: int, others: Others) -> Non
     if isinstance(node, Segment):
         _reopen(files, node)
     elif isinstance(node, Loop):
-        if not files.has_ledger(node.id):  # it was taken over; that it has a ledger says that it shall not be again
+        if not files.has_ledger(node.id):  # a taken-over loop gets a ledger, so that it is not taken over again
             Ledger(files.store, files.segment(node.id), files.key, resumption)
         files.store.delete([f"{files.segment(node.id)}/result"])
     elif isinstance(node, Child):
@@ -113,14 +112,14 @@ def _forget(files: RunFiles, node: Node, resumption: int, others: Others) -> Non
 
 
 def _release(files: RunFiles, others: Others) -> None:
-    """Remove the files that a child run wrote, those of its own children too: the next one may write there."""
+    """Remove the output files of a child run and of its own children, since the next run may write there."""
     for _, run, plan in family(files, others):
         for place in (place for node in plan.graph.nodes if isinstance(node, Segment) for place in _places(node)):
             release_output(place, run.run)
 
 
 def _lose(files: RunFiles, prefix: str, resumption: int) -> None:
-    """Take back every commit of a ledger, if there is one: those of all segments of a loop stand in one."""
+    """Take back every commit of a ledger, if it exists. All segments of a loop share one ledger."""
     if not any(files.store.list(f"{prefix}/ledger/")):
         return
     ledger = Ledger(files.store, prefix, files.key, resumption)
@@ -133,7 +132,7 @@ def _lose(files: RunFiles, prefix: str, resumption: int) -> None:
 
 
 def _reopen(files: RunFiles, segment: Segment) -> None:
-    """Later manifests count from here on. What a cache keeps of it is not taken over: there is a manifest already."""
+    """Mark the segment as not closed. A cached result does not replace it, since it has a manifest already."""
     files.store.delete_prefix(f"{files.segment(segment.id)}/closed/")
     files.create_manifest(Manifest(segment.id, OPEN, (), Summary()), files.generation(segment.id) + 1)
     for place in _places(segment):
@@ -141,13 +140,13 @@ def _reopen(files: RunFiles, segment: Segment) -> None:
 
 
 def _places(segment: Segment) -> list[str]:
-    """Where it writes files."""
+    """The places of the segment's output files."""
     places = [segment.output.part.uri] if segment.output else []
     return places + [tolerance.failed_items for tolerance in segment.tolerated.values() if tolerance.failed_items]
 
 
 def narrowed(graph: Graph, only: Collection[str], done: Collection[str]) -> tuple[Graph, list[str]]:
-    """The part of a graph that is needed to finish some of its nodes, and the nodes that are then left to be done."""
+    """(the part of a graph needed to finish the nodes in `only`, the unfinished nodes left out)."""
     if not only:
         return graph, []
     wanted = set(only)

@@ -1,1 +1,1 @@
-"""Where a run keeps its things in the store: sealed files, requests, copies of events, child runs."""
+"""The objects of a run in the store: sealed files, requests, copies of events, child runs."""

@@ -1,7 +1,7 @@
-"""What the run of a sub-workflow is made of. All of it follows from its parent's submission and what its stages gave.
+"""The submission of a sub-workflow's run. It follows from its parent's submission and the results of its parent's
+stages.
 
-So whatever happens to files after the parent was submitted changes nothing, and who resumes the parent goes on with the
-very same child.
+So a later change of files does not affect it, and a resumed parent continues with the same child.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ from .uri_policy import check_child
 
 
 def child_submission(parent: Submission, started: str, run: str, bindings: Mapping[str, Any]) -> Submission:
-    """The child of that id. Raises UsageError when its inputs do not get what they need, Forbidden when it would touch
-    what its parent may not.
+    """The submission of the child run with this id.
 
-    `started` is the parent's `run.startTime`, `bindings` the values of its stages that the child's own mentions. What
-    a person has run again takes nothing over from other runs.
+    `started`: the parent's `run.startTime`. `bindings`: the values of the parent's stages that the child's inputs
+    mention. A child that is run again on request takes over no cached results.
+
+    Raises UsageError when the inputs are not valid, and Forbidden when the child would use a URI that its parent may
+    not.
     """
     stage = stage_of(run)
     anew = run != child_run(parent.run, stage) or bool(parent.memo.get(NO_CACHE))
@@ -56,10 +58,9 @@ def child_submission(parent: Submission, started: str, run: str, bindings: Mappi
 
 
 def keep_child(parent: RunFiles, files: RunFiles, wanted: Submission) -> Submission:
-    """Write what the child is made of, and the events that its parent hands to it, unless that was done. Blocking.
+    """Store the child's submission and the events that its parent hands over, unless that is done. Blocking.
 
-    Raises UsageError when the child began as something else: what its parent's stages gave was then made anew, and
-    differs.
+    Raises UsageError when the child began with other values, because its parent's stages have run again since.
     """
     known = files.find(Submission, "spec")
     if known is None:
@@ -75,10 +76,10 @@ def keep_child(parent: RunFiles, files: RunFiles, wanted: Submission) -> Submiss
 
 
 def family(files: RunFiles, others: Callable[[str], RunFiles], below: str = "") -> Iterator[tuple[str, RunFiles, Plan]]:
-    """A run, then every run below it, as far as they were planned: (what its stages are preceded by, it, its plan).
+    """A run and every run below it that was planned: (path prefix of its stages, its files, its plan).
 
-    `others` gives the files of a run by its id. Blocking. A child that a person had run again is there each time:
-    `load/`, `load-2/`.
+    `others` returns the files of a run by its id. A child that was run again on request occurs once for each run:
+    `load/`, `load-2/`. Blocking.
     """
     plan = files.find(Plan, "plan")
     if plan is None:

@@ -1,4 +1,5 @@
-"""Copies of events: in the folder of the run that is given them, sealed under its key, named after what they hold."""
+"""Copies of events, in the folder of the run that receives them, sealed under its key, named by a digest of their
+content."""
 
 from __future__ import annotations
 
@@ -13,22 +14,22 @@ _NAME = re.compile(r"events/[0-9a-f]{16}")
 
 
 def copy_name(packed: bytes) -> str:
-    """Below the folder of its run."""
+    """The name of a copy within the run's folder."""
     return f"events/{hashlib.sha256(packed).hexdigest()[:16]}"
 
 
 def hand_over(owner: RunFiles, heir: RunFiles, inputs: Mapping[str, Any]) -> None:
-    """Give a run that gets these inputs of another one the copies that they name. Blocking.
+    """Copy the events that these inputs name from one run to another. Blocking.
 
-    They are sealed anew: the tasks of a run have its own key only. Raises MissingError when the owner's are gone,
-    CorruptError for what this deployment did not write, StoreError.
+    They are sealed again, since a run's tasks have only the run's key. Raises MissingError when the owner's copies are
+    gone, CorruptError for objects that this deployment did not write, StoreError.
     """
     for name in _copies(inputs):
         heir.create_bytes(name, bytes(owner.load_bytes(name)))
 
 
 def _copies(inputs: Mapping[str, Any]) -> Iterator[str]:
-    """Names of copies. An input of another type may look like a range of events, but names no other object so."""
+    """Names of copies. An input of another type may look like a range of events, but names no other object this way."""
     for value in inputs.values():
         events = value.get("kafka") if isinstance(value, Mapping) else None
         name = events.get("copied") if isinstance(events, Mapping) else None

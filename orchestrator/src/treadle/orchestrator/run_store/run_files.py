@@ -1,4 +1,4 @@
-"""Where a run keeps its things in the store (docs/architecture.md, "The store"), and how they are sealed."""
+"""The objects of a run in the store (docs/architecture.md, "The store"), and their seals."""
 
 from __future__ import annotations
 
@@ -20,46 +20,47 @@ from ..plan.plan import Plan
 from ..scheduler.instructions import Data, Summary
 
 NO_CACHE = "noCache"
-"""In the memo of a submission: take nothing over. What the run makes is kept nevertheless."""
+"""Memo key of a submission: take over no cached results. The run's own results are cached nevertheless."""
 
 
 class Submission(Struct, frozen=True):
-    """Everything a run is defined by; sealed under the run's key, in the store and in the workflow's input."""
+    """The definition of a run, sealed under the run's key. The store holds it; the workflow's input holds its
+    digest."""
 
     run: str
     spec: dict[str, Any]
-    """Normalised."""
+    """The normalised document."""
     inputs: dict[str, Any]
     bundle: str
-    """Digest; empty without user code."""
+    """Digest of the bundle. Empty: no user code."""
     functions: dict[str, dict[str, Any]]
-    """Function reference -> what is known of it (FunctionInfo)."""
+    """Function reference -> the known facts of the function (FunctionInfo)."""
     base: str
-    """Folder that relative URIs start from."""
+    """The base folder of relative URIs."""
     executor: str = ""
-    """Where stages run that name none; empty: where the driver says."""
+    """The executor of stages that name none. Empty: the driver's default."""
     memo: dict[str, Any] = {}
-    """What the start of a triggered run says of itself: `trigger`, `version`, and of a batch `end` and `count`."""
+    """The origin of a triggered run: `trigger`, `version`, and for a batch `end` and `count`."""
     shared: SharedCode | None = None
-    """Where the bundle is; None: with the run."""
+    """The place of the bundle. None: the run's own folder."""
     allow: tuple[str, ...] | UnsetType = UNSET
-    """Prefixes of what it may touch, since an event started it; unset: a person did."""
+    """URI prefixes that a triggered run may use. Unset: a user started the run."""
 
 
 def digest(submission: Submission) -> str:
-    """SHA-256, in hex: what Temporal carries of it."""
+    """SHA-256 in hex. Temporal carries it in place of the submission."""
     return hashlib.sha256(msgspec.msgpack.encode(submission, order="sorted")).hexdigest()
 
 
 def same_workflow(known: Submission, new: Submission) -> str:
-    """What differs between two submissions under one id; empty: nothing that matters."""
+    """The difference between two submissions with the same id, in words. Empty: no relevant difference."""
     names = {"spec": "the workflow", "inputs": "the inputs", "bundle": "the code", "executor": "the executor"}
     differing = [words for field, words in names.items() if getattr(known, field) != getattr(new, field)]
     return " and ".join(differing)
 
 
 OPEN = -1
-"""Partitions that a manifest expects which only says that the ones before it count no more."""
+"""The value of `expected` in a manifest that only invalidates the earlier ones."""
 
 
 class Manifest(Struct, frozen=True):
@@ -70,13 +71,14 @@ class Manifest(Struct, frozen=True):
     outcomes: tuple[Outcome, ...]
     summary: Summary
     groups: tuple[int, ...] = ()
-    """As it is stored: the generation of each task group's manifest, which has the outcomes; empty: they are here."""
+    """In a stored manifest: the generation of each task group's manifest, which holds the outcomes. Empty: `outcomes`
+    does."""
     origin: str = ""
-    """The run that made all this, where it was taken over; empty: this one."""
+    """The run that computed the result, if it was taken over. Empty: this run."""
 
 
 class Closing(Struct, frozen=True):
-    """What a manifest says beside its outcomes; they are many."""
+    """A manifest with its outcomes not decoded, since they are many."""
 
     expected: int
     outcomes: tuple[msgspec.Raw, ...]
@@ -86,35 +88,35 @@ class Closing(Struct, frozen=True):
 
     @property
     def committed(self) -> int:
-        """Partitions; a wide segment has no quorum."""
+        """Committed partitions. A wide segment has no quorum, so all are."""
         return self.expected if self.groups else len(self.outcomes)
 
 
 class GroupClosing(Struct, frozen=True):
-    """What the manifest of a task group says beside its outcomes."""
+    """The manifest of a task group without its outcomes."""
 
     expected: int
-    """Partitions, all of them committed."""
+    """Partitions. All of them are committed."""
     summary: Summary
 
 
 class LoopResult(Struct, frozen=True):
-    """How a loop ended."""
+    """The result of a loop."""
 
     scalars: dict[str, Any]
     data: dict[str, Data]
     summary: Summary
     origin: str = ""
-    """As of a manifest."""
+    """The run that computed it (see Manifest)."""
 
     def made_in(self, loop: str) -> list[str]:
-        """The segments inside of the loop that its last datasets are in; others were there before."""
+        """The segments inside the loop that hold its last datasets. Other datasets existed before the loop."""
         last = {segment for data in self.data.values() for segment in data.segments}
         return sorted(segment for segment in last if segment.startswith(f"{loop}-"))
 
 
 class RunResult(Struct, frozen=True):
-    """How a child run succeeded."""
+    """The result of a successful child run."""
 
     outputs: dict[str, Any]
 
@@ -134,11 +136,11 @@ class RunFiles:
         return f"{self.prefix}/segments/{segment}"
 
     def load(self, kind: type[T], name: str) -> T:
-        """Raises MissingError, or CorruptError for an object that this deployment did not write."""
+        """Decode an object. Raises MissingError, or CorruptError for an object that this deployment did not write."""
         return decoded(kind, f"{self.prefix}/{name}", self.load_bytes(name))
 
     def load_bytes(self, name: str) -> memoryview:
-        """As `load`, undecoded."""
+        """Like `load`, undecoded."""
         return self._objects.get(f"{self.prefix}/{name}")
 
     def find(self, kind: type[T], name: str) -> T | None:
@@ -148,7 +150,7 @@ class RunFiles:
             return None
 
     def create(self, name: str, value: Submission | Plan | Manifest | LoopResult | RunResult) -> bool:
-        """False when the object exists already; it is then the one that counts."""
+        """Write an object. False: it exists already, and the existing one is valid."""
         try:
             payload = msgspec.msgpack.encode(value)
         except OverflowError:
@@ -171,11 +173,11 @@ class RunFiles:
     # -- children
 
     def child(self, stage: str) -> str:
-        """The id of the run that a stage is: the one that began last."""
+        """The id of a stage's child run, which is its latest."""
         return self.children([stage])[stage][-1]
 
     def children(self, stages: Collection[str]) -> dict[str, list[str]]:
-        """The ids of all runs that each of these stages was, in the order in which they began. One listing.
+        """The ids of all runs of each of these stages, in the order of their start. Uses one listing.
 
         Raises CorruptError.
         """
@@ -188,17 +190,17 @@ class RunFiles:
         return {stage: [child_run(self.run, stage, number) for number in sorted(numbers[stage])] for stage in stages}
 
     def begin_anew(self, stage: str) -> None:
-        """Have the next run of a stage be another one than before."""
+        """Make the next run of a stage a new one, with a new id."""
         self.create_bytes(f"begun/{stage}/{len(self.children([stage])[stage]) + 1}", b"")
 
     # -- manifests
 
     def generation(self, segment: str) -> int:
-        """Of the newest manifest; 0: the segment is not closed."""
+        """The generation of the newest manifest. 0: the segment is not closed."""
         return max(self._generations(segment), default=0)
 
     def manifest(self, segment: str) -> Manifest | None:
-        """The newest manifest of a segment, with every outcome."""
+        """The newest manifest of a segment with every outcome. None: the segment is not closed."""
         generation = self.generation(segment)
         found = self.load(Manifest, f"segments/{segment}/manifest/{generation}") if generation else None
         if found is None or found.expected == OPEN:
@@ -210,20 +212,20 @@ class RunFiles:
         return msgspec.structs.replace(found, outcomes=outcomes, groups=())
 
     def closing(self, segment: str) -> Closing | None:
-        """What the newest manifest of a segment says, its outcomes not decoded."""
+        """The newest manifest of a segment with its outcomes not decoded. None: the segment is not closed."""
         generation = self.generation(segment)
         found = self.load(Closing, f"segments/{segment}/manifest/{generation}") if generation else None
         return found if found is not None and found.expected != OPEN else None
 
     def create_manifest(self, manifest: Manifest, generation: int) -> Manifest:
-        """Close a segment; returns the manifest that counts, which is the first one written."""
+        """Close a segment. Returns the valid manifest, which is the first one written."""
         name = f"segments/{manifest.segment}/manifest/{generation}"
         return manifest if self.create(name, manifest) else self.load(Manifest, name)
 
     # -- task groups
 
     def closed_groups(self, segment: str) -> dict[int, int]:
-        """group -> generation of its newest manifest."""
+        """Group -> generation of its newest manifest."""
         found: dict[int, int] = {}
         for info in self.store.list(f"{self.segment(segment)}/closed/"):
             group, generation = map(int, info.name.rsplit("/", 2)[1:])
@@ -237,19 +239,19 @@ class RunFiles:
         return self.load(GroupClosing, f"segments/{segment}/closed/{group}/{generation}")
 
     def close_group(self, manifest: Manifest, group: int, generation: int) -> None:
-        """The first manifest written is the one that counts."""
+        """Close a task group. The first manifest written is the valid one."""
         self.create(f"segments/{manifest.segment}/closed/{group}/{generation}", manifest)
 
     def group_ledger(self, segment: str, group: int) -> str:
         return f"{self.segment(segment)}/groups/{group}"
 
     def ledgers(self, segment: str) -> list[str]:
-        """Where the chains of a segment are: its own, and those of its task groups."""
+        """The segment's own ledger, and the ledgers of its task groups."""
         inner = {info.name.partition("/ledger/")[0] for info in self.store.list(f"{self.segment(segment)}/groups/")}
         return [self.segment(segment), *sorted(inner)]
 
     def has_ledger(self, segment: str) -> bool:
-        """Somebody has begun to write it."""
+        """Whether a dispatcher has begun the segment's ledger."""
         return any(self.store.list(f"{self.segment(segment)}/ledger/"))
 
     def _generations(self, segment: str) -> Iterator[int]:

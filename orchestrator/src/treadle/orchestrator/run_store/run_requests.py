@@ -1,7 +1,7 @@
-"""Requests that drivers and commands made to the store for a run, kept with it.
+"""The requests to the store that drivers and commands made for a run. The counts are stored with the run.
 
-Each process writes what it has counted so far to an object of its own, `runs/<run>/requests/<process>`; that of a run
-below it goes to the outermost run. A folder of this machine has no price, so nothing is kept there.
+Each process writes its count so far to its own object `runs/<run>/requests/<process>`. The count for a child run goes
+to the outermost run. A folder on this machine has no price, so it keeps no counts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PROCESS = f"{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def keep_requests(files: RunFiles) -> None:
-    """Write this process's count, the write included. `files`: of the outermost run. Raises StoreError."""
+    """Write this process's count, this write included. `files`: of the outermost run. Raises StoreError."""
     if is_local(files.store.url):
         return
     made = Counter(request_counts.of_run(files.run)) + Counter(put=1)
@@ -32,7 +32,7 @@ def keep_requests(files: RunFiles) -> None:
 
 
 def read_requests(files: RunFiles) -> dict[str, int] | None:
-    """The sum over processes; None: no process has written any. Raises StoreError and CorruptError."""
+    """The sum over processes. None: no counts exist. Raises StoreError and CorruptError."""
     names = [info.name for info in files.store.list(_folder(files))]
     objects = sealing.SealedStore(files.store, files.key)
     found = [decoded(dict[str, int], name, objects.get(name)) for name in names]

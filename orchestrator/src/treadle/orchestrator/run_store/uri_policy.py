@@ -1,17 +1,21 @@
-"""Which URIs triggered runs may touch. An event comes from outside: it must not choose what a run reads or overwrites.
+"""The URIs that triggered runs may use. An event is external: it must not choose the files that a run reads or
+overwrites.
 
-Pure, but for following links. `allow` of the profile names prefixes (`s3://lake/orders/`, `/data/in`, `s3://` for
-every bucket); without it, a triggered run may touch what is below the folder of its deployment and nothing else.
+Pure, except that it follows links. `allow` of the profile names prefixes (`s3://lake/orders/`, `/data/in`, `s3://` for
+every bucket). Without it, a triggered run may use only URIs below the folder of its deployment.
 
-Addresses are checked, data is not. The addresses are the values that treadle itself opens: inputs of type `uri`, the
-`uri` of inputs of type `dataset`, and the `uri` of each `input`, `output` and `failedItems` of a stage with the inputs
-filled in. Everything else that an event carries is data, also where it looks like a URL: records of a dataset, lists,
-texts, arguments of functions. User code decides what it opens itself. The same holds for the workflows that stages
-run, so their addresses must be known before the run too. A range of Kafka offsets is an address as well: only the
-trigger makes one.
+Addresses are checked, data is not. The addresses are the values that treadle itself opens:
+- inputs of type `uri`
+- the `uri` of inputs of type `dataset`
+- the `uri` of each `input`, `output` and `failedItems` of a stage, with the inputs filled in
+- a range of Kafka offsets, which only the trigger makes
 
-The run keeps the prefixes (`Submission.allow`). They are asked again when it is planned, for the files that were found,
-since a wildcard matches links too; and when a child begins, which a person may have had run again under another id.
+Everything else in an event is data, even if it looks like a URL: records of a dataset, lists, texts, arguments of
+functions. User code is free to open other addresses. The same holds for the workflows that stages run, so their
+addresses must be known before the run too.
+
+The run keeps the prefixes (`Submission.allow`). They are checked again at planning for the files found, since a
+wildcard also matches links. They are checked again when a child starts, as a child that is run again has another id.
 """
 
 from __future__ import annotations
@@ -44,25 +48,26 @@ _PLACES = ("input", "output", "failedItems")
 EVENTS = "${{ trigger.events }}"
 """The template of `with`, in its normal form, that gives an input the events of the trigger."""
 _ABOUT = {"startTime": "1970-01-01T00:00:00Z"}
-"""The run has not started yet: a URI may mention the time, but its prefix must not depend on it."""
+"""The run has not started yet. A URI may mention the time, but its prefix must not depend on it."""
 
 
 class Forbidden(UsageError):
-    """The run would touch a URI outside what the profile allows; the event, the workflow or the profile must change."""
+    """The run would use a URI that the profile does not allow. Change the event, the workflow or the profile."""
 
     uri: str = ""
-    """The URI, where it is known."""
+    """The URI. Empty: not known."""
 
 
 def check_allowed(allow: Sequence[str] | None, submission: Submission) -> tuple[str, ...]:
-    """The prefixes that hold. Raises Forbidden for the first URI of a triggered run that is below none of them."""
+    """Returns the valid prefixes. Raises Forbidden for the first URI of a triggered run that is below none of them."""
     prefixes = (submission.base,) if allow is None else tuple(allow)
     _check_below(prefixes, submission, touched(submission))
     return prefixes
 
 
 def check_fixed(allow: Sequence[str] | None, submission: Submission) -> None:
-    """Raises Forbidden for an address of the stages that no input changes and that no triggered run may touch."""
+    """Raises Forbidden for an address in the stages that does not depend on inputs and that triggered runs may not
+    use."""
     env = {"run": {"id": submission.run, **_ABOUT}}
     prefixes = (submission.base,) if allow is None else tuple(allow)
     for template in _addresses(submission.spec.get("stages", {})):
@@ -81,10 +86,10 @@ def _check_below(prefixes: Sequence[str], submission: Submission, uris: Iterable
 
 
 def check_found(submission: Submission, plan: Plan) -> None:
-    """Raises Forbidden for a local file that a triggered run would read by a link which leads out of the prefixes.
+    """Raises Forbidden for a local file that a triggered run would read through a link out of the prefixes.
 
-    Who can write into an allowed folder could else have any file read that workers may read: `in/*.csv` finds
-    `in/a.csv -> /etc/passwd`. Of hard links nobody can tell.
+    Otherwise a user with write access to an allowed folder could read any file that workers may read: `in/*.csv` finds
+    `in/a.csv -> /etc/passwd`. Hard links cannot be detected.
     """
     if isinstance(submission.allow, UnsetType):
         return
@@ -97,7 +102,7 @@ def check_found(submission: Submission, plan: Plan) -> None:
 
 
 def _local_files(graph: Graph) -> Iterator[FileInfo]:
-    """Once each."""
+    """Each local input file of the graph, once."""
     feeds = [node.feed for node in graph.walk() if isinstance(node, Segment)]
     splits = {one.uri: one for feed in feeds if isinstance(feed, FilesFeed) for one in feed.splits if is_local(one.uri)}
     return (FileInfo(one.uri, one.size, one.version) for one in splits.values())
@@ -108,9 +113,9 @@ def _hint(prefixes: Sequence[str]) -> str:
 
 
 def touched(submission: Submission) -> Iterator[str]:
-    """Every address in the run's inputs and its workflow, templates filled in.
+    """Every address in the run's inputs and its workflow, with templates rendered.
 
-    Raises Forbidden for an address that only the run itself would know.
+    Raises Forbidden for an address that is known only during the run.
     """
     yield from _given(submission)
     env = {"inputs": submission.inputs, "run": {"id": submission.run, **_ABOUT}}
@@ -126,7 +131,7 @@ def touched(submission: Submission) -> Iterator[str]:
 
 
 def _given(submission: Submission) -> Iterator[str]:
-    """The addresses in the values of the inputs, whose types say which values are addresses."""
+    """The addresses among the values of the inputs. The types of the inputs decide."""
     for name, declared in submission.spec.get("inputs", {}).items():
         value = submission.inputs.get(name)
         if declared["type"] == "uri" and value is not None:
@@ -143,9 +148,9 @@ def ranges(submission: Submission) -> dict[str, Any]:
 
 
 def check_ranges(submission: Submission, mapped: Mapping[str, Any]) -> None:
-    """Raises Forbidden for a range of Kafka offsets that an event chose, in a run that a trigger starts.
+    """Raises Forbidden for a range of Kafka offsets that comes from an event, in a triggered run.
 
-    `mapped` is `with` of the trigger as it is written: only `${{ trigger.events }}` gives a range.
+    `mapped`: the trigger's `with` as written. Only `${{ trigger.events }}` gives a range.
     """
     for name in ranges(submission):
         if mapped.get(name) != EVENTS:
@@ -154,9 +159,9 @@ def check_ranges(submission: Submission, mapped: Mapping[str, Any]) -> None:
 
 
 def check_child(parent: Submission, child: Submission) -> None:
-    """Raises Forbidden for an address of a child that its parent may not touch. A parent without `allow` may touch all.
+    """Raises Forbidden for an address of a child that its parent may not use. A parent without `allow` may use all.
 
-    A child reads the ranges of Kafka offsets that its parent was given, and no others.
+    A child may read only the ranges of Kafka offsets that its parent received.
     """
     if isinstance(child.allow, UnsetType):
         return
@@ -175,9 +180,9 @@ def _check_handed(parent: Submission, child: Submission) -> None:
 
 
 def _child(submission: Submission, env: Mapping[str, Any], name: str, stage: Mapping[str, Any]) -> Submission:
-    """The run that a stage starts, with those of its inputs that are known; a URI that mentions another is refused.
+    """The run that a stage starts, with the inputs that are known. A URI that depends on an unknown input is refused.
 
-    Raises Forbidden for a place that is not known, UsageError for values that the other workflow does not accept.
+    Raises Forbidden for an unknown address, and UsageError for values that the other workflow does not accept.
     """
     run, spec = child_run(submission.run, name), read_normalised(stage["uses"])
     values: dict[str, Any] = {}
@@ -197,10 +202,11 @@ def _child(submission: Submission, env: Mapping[str, Any], name: str, stage: Map
 
 
 def is_below(uri: str, prefix: str, base: Path) -> bool:
-    """Whether everything that `uri` (a glob too) can name is below `prefix` (no glob), step by step.
+    """Whether everything that `uri` (a path, URL or glob) can name is below `prefix` (not a glob), compared step by
+    step.
 
-    `s3://lake` does not cover `s3://lakehouse/x`. Steps such as `..` are resolved in paths, and refused in URLs, where
-    stores differ over them.
+    `s3://lake` does not cover `s3://lakehouse/x`. Steps such as `..` are resolved in paths. They are refused in URLs,
+    since stores differ over them.
     """
     if is_local(uri) != is_local(prefix):
         return False
@@ -209,7 +215,7 @@ def is_below(uri: str, prefix: str, base: Path) -> bool:
     literal, *wild = _MAGIC.split(uri, maxsplit=1)
     scheme, bucket, steps = _parts(literal)
     if wild and not steps:
-        return False  # which bucket would it be?
+        return False  # the bucket is unknown
     if any(step in (".", "..") for step in unquote(uri).split("/")):
         return False
     wanted_scheme, wanted_bucket, wanted = _parts(prefix if prefix.endswith("://") else prefix.rstrip("/"))
@@ -225,14 +231,14 @@ def _parts(url: str) -> tuple[str, str, list[str]]:
 
 
 def _path(uri: str, base: Path) -> Path:
-    """The folder or file, up to the first step with a wildcard, with links followed; `..` after a wildcard is gone."""
+    """The folder or file up to the first wildcard, with links resolved. A `..` after a wildcard is dropped."""
     whole = absolute_uri(uri, base)
     magic = _MAGIC.search(whole)
     return Path(os.path.realpath(os.path.dirname(whole[: magic.start()] + "x") if magic else whole))
 
 
 def _addresses(stages: Mapping[str, Any]) -> Iterator[str]:
-    """Every `uri` that stages read or write, those inside of loops too. Templates are not filled in."""
+    """Every `uri` that stages read or write, including stages inside loops. Templates are not rendered."""
     for stage in stages.values():
         for key in _PLACES:
             places = stage.get(key)
