@@ -42,6 +42,9 @@ SECTIONS = {
 }
 
 
+_TWO_WORDS = {name.replace(" ", "-") for names in SECTIONS.values() for name in names if " " in name}
+
+
 class Commands(TyperGroup):
     """Groups commands by purpose. Rich could do this too, but its import takes a quarter of a second."""
 
@@ -53,6 +56,10 @@ class Commands(TyperGroup):
         found = super().get_command(ctx, cmd_name)
         return found and _readable(found)
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Commands and options; `deploy-lambda` and its like are written `deploy lambda`."""
+        return [item for item in super().shell_complete(ctx, incomplete) if item.value not in _TWO_WORDS]
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         for title, names in SECTIONS.items():
             with formatter.section(title):
@@ -63,7 +70,7 @@ class Commands(TyperGroup):
         """Resolve `deploy lambda`, `undeploy lambda` and the like to commands of their own, unless a file has that
         name."""
         name = "-".join(args[:2])
-        if args[:1] in (["deploy"], ["undeploy"]) and name in self.commands and not Path(args[1]).exists():
+        if name in _TWO_WORDS and not Path(args[1]).exists():
             found = _readable(self.commands[name])
             found.context_settings["auto_envvar_prefix"] = f"TREADLE_{name.upper().replace('-', '_')}"
             return " ".join(args[:2]), found, args[2:]
@@ -88,7 +95,6 @@ app = typer.Typer(
     help="Declarative workflows for data-parallel work, run durably.",
     epilog="Every option is also read from TREADLE_<COMMAND>_<OPTION>.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"auto_envvar_prefix": "TREADLE", "help_option_names": ["--help", "-h"]},

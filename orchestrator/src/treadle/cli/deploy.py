@@ -12,6 +12,7 @@ from msgspec import Struct
 from treadle.primitives.errors import TreadleError, UsageError
 
 from .common import formatting
+from .common.completion import complete_deploy, complete_undeploy
 from .common.environment import Environment, need
 from .common.exit_codes import advise, complain, say_json
 from .common.hints import advice
@@ -43,7 +44,10 @@ class Outcome(Struct):
 
 
 def deploy(
-    files: Annotated[list[Path], typer.Argument(help="Workflows: YAML files, or Python files.", metavar="FILE")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="Workflows: YAML files, or Python files.", metavar="FILE", autocompletion=complete_deploy),
+    ],
     diff: Annotated[
         bool, typer.Option("--diff", help="Show what differs from the version that counts now; change nothing.")
     ] = False,
@@ -74,7 +78,9 @@ def deploy(
 
 
 def undeploy(
-    workflow: Annotated[str, typer.Argument(help="Name of a deployed workflow.", metavar="NAME")],
+    workflow: Annotated[
+        str, typer.Argument(help="Name of a deployed workflow.", metavar="NAME", autocompletion=complete_undeploy)
+    ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; change nothing.")] = False,
     output: TextOrJson = "text",
     profile: ProfileOption = None,

@@ -11,6 +11,7 @@ import typer
 
 from treadle.primitives.errors import UsageError
 
+from .common.completion import complete_stage
 from .common.environment import Environment
 from .common.exit_codes import Exit, advise, complain, say
 from .common.options import ProfileOption, RunArgument, StageOption, TextOrJson
@@ -111,7 +112,10 @@ async def _follow(runs: Runs, run: str, read: Callable[[], list[AttemptRecord]],
 def result(
     run: RunArgument,
     stage: Annotated[
-        str | None, typer.Option("--stage", "-s", metavar="STAGE", help="The records of this stage instead.")
+        str | None,
+        typer.Option(
+            "--stage", "-s", metavar="STAGE", help="The records of this stage instead.", autocompletion=complete_stage
+        ),
     ] = None,
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, metavar="N", help="Records of --stage, at most.")

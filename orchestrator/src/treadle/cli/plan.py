@@ -9,6 +9,7 @@ import typer
 from msgspec import to_builtins
 
 from .common import formatting
+from .common.completion import complete_file, complete_run
 from .common.environment import Environment
 from .common.exit_codes import Exit, complain, say_json
 from .common.options import (
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def validate(
-    files: Annotated[list[Path], typer.Argument(help="Workflows.", metavar="FILE")],
+    files: Annotated[list[Path], typer.Argument(help="Workflows.", metavar="FILE", autocompletion=complete_file)],
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors.")] = False,
     format: Annotated[
         Literal["text", "json", "sarif", "github"], typer.Option("--format", help="Of the findings.")
@@ -78,7 +79,12 @@ def plan(
     assume: AssumeOption = None,
     against: Annotated[
         str | None,
-        typer.Option("--against", metavar="RUN", help="Say for each stage what differs from that run, if anything."),
+        typer.Option(
+            "--against",
+            metavar="RUN",
+            autocompletion=complete_run,
+            help="Say for each stage what differs from that run, if anything.",
+        ),
     ] = None,
     output: TextOrJson = "text",
     profile: ProfileOption = None,

@@ -13,6 +13,7 @@ from treadle.primitives.errors import UsageError
 from treadle.primitives.run_paths import parent_run, stage_of
 
 from .common import formatting
+from .common.completion import complete_stage
 from .common.environment import Environment
 from .common.exit_codes import Exit, advise, complain
 from .common.options import InputOption, InputsOption, ProfileOption, WholeRunArgument, with_options
@@ -52,6 +53,7 @@ def resume(
             "--from",
             envvar="TREADLE_RESUME_FROM",
             metavar="STAGE",
+            autocompletion=complete_stage,
             help="Run this stage again, and all that comes after it; keep the rest. `load/read`: of a sub-workflow.",
         ),
     ] = None,

@@ -14,6 +14,7 @@ import typer
 from treadle.primitives.errors import UsageError
 
 from .common import formatting
+from .common.completion import complete_run, complete_trigger
 from .common.environment import Environment
 from .common.exit_codes import advise, say, say_json
 from .common.hints import advice
@@ -191,11 +192,22 @@ def list_(
         str | None, typer.Option("--since", metavar="WHEN", help="A duration back (2h) or a date (2026-01-31).")
     ] = None,
     trigger: Annotated[
-        str | None, typer.Option("--trigger", metavar="WORKFLOW.TRIGGER", help="Only runs that this trigger started.")
+        str | None,
+        typer.Option(
+            "--trigger",
+            metavar="WORKFLOW.TRIGGER",
+            help="Only runs that this trigger started.",
+            autocompletion=complete_trigger,
+        ),
     ] = None,
     children: Annotated[
         str | None,
-        typer.Option("--children", metavar="RUN", help="Only runs that this run, and those below it, started."),
+        typer.Option(
+            "--children",
+            metavar="RUN",
+            help="Only runs that this run, and those below it, started.",
+            autocompletion=complete_run,
+        ),
     ] = None,
     label: Annotated[
         list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="Only runs labelled so; repeatable.")

@@ -12,6 +12,7 @@ import typer
 from treadle.primitives.errors import UsageError
 
 from .common import formatting
+from .common.completion import complete_stage
 from .common.environment import Environment
 from .common.exit_codes import advise, complain
 from .common.options import ProfileOption, ReasonOption, WholeRunArgument, YesOption
@@ -65,7 +66,7 @@ def unpause(run: WholeRunArgument, profile: ProfileOption = None) -> None:
 
 def limit(
     run: WholeRunArgument,
-    stage: Annotated[str, typer.Argument(help="A stage of the run.", metavar="STAGE")],
+    stage: Annotated[str, typer.Argument(help="A stage of the run.", metavar="STAGE", autocompletion=complete_stage)],
     tasks: Annotated[int, typer.Argument(min=1, help="Tasks of it at once.", metavar="N")],
     profile: ProfileOption = None,
 ) -> None:

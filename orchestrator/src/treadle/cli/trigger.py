@@ -11,6 +11,7 @@ import typer
 from treadle.primitives.errors import TreadleError, UsageError
 
 from .common import formatting
+from .common.completion import complete_deployed, complete_trigger
 from .common.environment import Environment
 from .common.exit_codes import advise, complain, say, say_json
 from .common.options import ProfileOption, ReasonOption, TextOrJson, Verbs
@@ -29,7 +30,9 @@ trigger = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-TargetArgument = Annotated[str, typer.Argument(help="Such as orders.live.", metavar="WORKFLOW.TRIGGER")]
+TargetArgument = Annotated[
+    str, typer.Argument(help="Such as orders.live.", metavar="WORKFLOW.TRIGGER", autocompletion=complete_trigger)
+]
 
 
 # -- list and show --------------------------------------------------------------------------------------------------
@@ -37,7 +40,9 @@ TargetArgument = Annotated[str, typer.Argument(help="Such as orders.live.", meta
 
 @trigger.command("list")
 def list_(
-    workflow: Annotated[str | None, typer.Argument(help="Only of this workflow.", metavar="WORKFLOW")] = None,
+    workflow: Annotated[
+        str | None, typer.Argument(help="Only of this workflow.", metavar="WORKFLOW", autocompletion=complete_deployed)
+    ] = None,
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:
@@ -76,7 +81,12 @@ def _line(env: Environment, deployment: Deployment, name: str, statuses: dict[st
 
 @trigger.command()
 def show(
-    target: Annotated[str, typer.Argument(help="A workflow means its versions.", metavar="WORKFLOW[.TRIGGER]")],
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="A workflow means its versions.", metavar="WORKFLOW[.TRIGGER]", autocompletion=complete_trigger
+        ),
+    ],
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:
@@ -188,7 +198,12 @@ _COUNTS = {
 
 @trigger.command()
 def pause(
-    target: Annotated[str, typer.Argument(help="A workflow means all of its triggers.", metavar="WORKFLOW[.TRIGGER]")],
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="A workflow means all of its triggers.", metavar="WORKFLOW[.TRIGGER]", autocompletion=complete_trigger
+        ),
+    ],
     reason: ReasonOption = "",
     profile: ProfileOption = None,
 ) -> None:
@@ -198,7 +213,12 @@ def pause(
 
 @trigger.command()
 def unpause(
-    target: Annotated[str, typer.Argument(help="A workflow means all of its triggers.", metavar="WORKFLOW[.TRIGGER]")],
+    target: Annotated[
+        str,
+        typer.Argument(
+            help="A workflow means all of its triggers.", metavar="WORKFLOW[.TRIGGER]", autocompletion=complete_trigger
+        ),
+    ],
     profile: ProfileOption = None,
 ) -> None:
     """Go on where `pause` stopped."""

@@ -18,17 +18,35 @@ from typer.core import TyperGroup
 
 from treadle.primitives.errors import UsageError
 
+from .completion import complete_file, complete_file_or_name, complete_run, complete_stage
+
 FileArgument = Annotated[
-    Path, typer.Argument(help="Workflow: a YAML file, or a Python file with a Workflow.", metavar="FILE")
+    Path,
+    typer.Argument(
+        help="Workflow: a YAML file, or a Python file with a Workflow.", metavar="FILE", autocompletion=complete_file
+    ),
 ]
 FileOrNameArgument = Annotated[
-    Path, typer.Argument(help="A workflow file, or a deployed workflow: orders, orders@3.", metavar="FILE|NAME[@V]")
+    Path,
+    typer.Argument(
+        help="A workflow file, or a deployed workflow: orders, orders@3.",
+        metavar="FILE|NAME[@V]",
+        autocompletion=complete_file_or_name,
+    ),
 ]
 RunArgument = Annotated[
-    str, typer.Argument(help="Run id, a unique beginning of one, @last, or what Temporal calls it.", metavar="RUN")
+    str,
+    typer.Argument(
+        help="Run id, a unique beginning of one, @last, or what Temporal calls it.",
+        metavar="RUN",
+        autocompletion=complete_run,
+    ),
 ]
 WholeRunArgument = Annotated[
-    str, typer.Argument(help="Run id in full, @last, or what Temporal calls it.", metavar="RUN")
+    str,
+    typer.Argument(
+        help="Run id in full, @last, or what Temporal calls it.", metavar="RUN", autocompletion=complete_run
+    ),
 ]
 InputOption = Annotated[
     list[str] | None, typer.Option("--input", "-i", metavar="NAME=VALUE", help="A workflow input; repeatable.")
@@ -67,7 +85,10 @@ LogLevelOption = Annotated[
 ]
 ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept with what is stopped.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-StageOption = Annotated[str | None, typer.Option("--stage", "-s", metavar="STAGE", help="Only this stage.")]
+StageOption = Annotated[
+    str | None,
+    typer.Option("--stage", "-s", metavar="STAGE", help="Only this stage.", autocompletion=complete_stage),
+]
 
 
 class Verbs(TyperGroup):
