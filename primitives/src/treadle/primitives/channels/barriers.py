@@ -1,4 +1,6 @@
-"""The barriers a member waits at: the coordinator's, or a board's where all members share the memory of a host."""
+"""The barriers that a member waits at: at the coordinator, or at a board where all members share the memory
+of a host.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,15 @@ if TYPE_CHECKING:
 
 
 class Arrival(Struct):
-    """A barrier this member waits at, or did."""
+    """This member's state at one barrier."""
 
     barrier: str
     parties: int
     board: Board | None
-    """Where they meet instead of at the coordinator, which then says only that the barrier is broken."""
+    """Where the parties meet instead of at the coordinator, which then reports only that the barrier is broken."""
     generation: int = 0
     waiting: bool = False
-    """The coordinator has been told, and has not answered."""
+    """The coordinator has received Wait and has not answered."""
     answer: Released | Broken | Refused | None = None
 
     @property
@@ -38,7 +40,9 @@ class Arrival(Struct):
         return Wait(self.barrier, self.parties, self.generation)
 
     def take(self) -> Released | Broken | Refused | None:
-        """What the wait has come to, the same for all; once it has been taken, the next one may begin."""
+        """Return the result of the wait, the same for all parties, or None while it is open. After a result the next
+        wait may begin.
+        """
         answer = self.answer if self.board is None else self._met(self.board)
         if isinstance(answer, Released):
             self.generation = answer.generation + 1
@@ -47,7 +51,7 @@ class Arrival(Struct):
         return answer
 
     def _met(self, board: Board) -> Released | Broken | Refused | None:
-        """That somebody is gone counts once it is certain that this generation will not be complete."""
+        """A lost party breaks the barrier only once it is certain that this generation will not be complete."""
         met = board.met(self.generation)
         if met:
             return Released(self.barrier, self.generation)
@@ -57,16 +61,16 @@ class Arrival(Struct):
 
 
 class Barriers:
-    """All of a member's. `wait` is for users' threads; all else is called with the loop's lock held."""
+    """All barriers of a member. `wait` is for users' threads; all other methods need the loop's lock."""
 
     def __init__(self, loop: Loop, gang: Gang, blocks: Blocks, say: Callable[[FromMember], None]) -> None:
-        """`say`: to the coordinator."""
+        """`say` sends a message to the coordinator."""
         self._loop, self._gang, self._blocks, self._say = loop, gang, blocks, say
         self._arrivals: dict[str, Arrival] = {}
         self._boards: Boards | None = None
 
     def wait(self, barrier: str, parties: int, deadline: float) -> None:
-        """Arrive and wait for the others. Raises MemberLost, UsageError, StoreError, and Late."""
+        """Arrive and wait for the other parties. Raises MemberLost, UsageError, StoreError, and Late."""
         arrival = self._loop.do(lambda: self._arrive(barrier, parties))
         answer = self._loop.wait(arrival.take, deadline)
         if isinstance(answer, Broken):
@@ -98,11 +102,11 @@ class Barriers:
         return self._boards.open(barrier)
 
     def waits(self) -> Iterator[Wait]:
-        """What a new coordinator, or a new connection to it, is told."""
+        """The messages to repeat to a new coordinator, or over a new connection."""
         return (arrival.wait for arrival in self._arrivals.values() if arrival.waiting)
 
     def present(self, barrier: str) -> Counted | None:
-        """How many have arrived, where a board says so."""
+        """Return how many parties have arrived, when a board counts them; otherwise None."""
         arrival = self._arrivals.get(barrier)
         if arrival is None or arrival.board is None:
             return None

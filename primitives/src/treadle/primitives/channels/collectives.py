@@ -1,4 +1,4 @@
-"""Channels as user functions see them. Every call returns or raises within its deadline."""
+"""The channels that user functions call. Every call returns or raises within its deadline."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from .values import distribute, fold
 M = TypeVar("M", bound=Machine)
 Role = Literal["both", "producer", "consumer"]
 _WINDOW = 4096
-"""Values a member may have sent that others have not received."""
+"""Limit of values that a member has sent and that other members have not all received."""
 _LINGER = 5.0
-"""Seconds a channel waits at its end for members that have still to map its blocks."""
+"""Seconds that a closing channel waits for members that have not yet mapped its blocks."""
 
 
 class _Channel(Generic[M]):
-    """Joins when it is first used or entered, and leaves when it is closed."""
+    """A channel that joins at its first use or on entry of `with`, and leaves when it is closed."""
 
     _what = _role = ""
     _machine_of: type[M]
@@ -47,10 +47,10 @@ class _Channel(Generic[M]):
         fan_out: int = 2,
         member: Member | None = None,
     ) -> None:
-        """`parties`: how many must have joined before anybody begins; the gang's size if not given.
+        """`parties`: how many members must have joined before the first operation; defaults to the gang's size.
 
-        `deadline`: seconds an operation may take; the gang's if not given. `on_loss`: `fail` tells every member once of
-        a loss (MemberLost), `go on` does not. `fan_out` of the tree.
+        `deadline`: seconds that an operation may take; defaults to the gang's. `on_loss`: with `fail` every member
+        raises MemberLost once for a loss, with `go on` none does. `fan_out` is that of the tree.
         """
         self.name = name
         self._member = member or current_member()
@@ -68,7 +68,7 @@ class _Channel(Generic[M]):
         return machine
 
     def join(self) -> None:
-        """Become a member now, instead of at the first use. Returns at once."""
+        """Join now instead of at the first use. Returns at once."""
         if not self._open:
             self._member.join(self._join, self._machine, self.close)
             self._open = True
@@ -80,24 +80,24 @@ class _Channel(Generic[M]):
                 self._linger()
             self._open = False
             self._member.leave(self._key)
-            self._machine = self._new_machine()  # who joins again is a new member
+            self._machine = self._new_machine()  # a later join is that of a new member
 
     def _linger(self) -> None:
-        """Wait, but not long, for those who still need something of this member's."""
-        with contextlib.suppress(TreadleError):  # they fail, or the run's end gives back their share of memory
+        """Wait for a short time for members that still need a value or block of this member."""
+        with contextlib.suppress(TreadleError):  # those members fail, or the end of the run frees their share of memory
             until = min(time.monotonic() + min(_LINGER, self.deadline), self._member.leaves_by)
             self._act(lambda: self._give(self._machine.leave()), until, "close")
             self._act(lambda: self._machine.left or None, until, "close")
         self._discard()
 
     def _give(self, sends: Sequence[Send]) -> bool:
-        """Within a poll, which it may end."""
+        """Send messages, for use as a poll or at the end of one."""
         if sends:
             self._member.send(sends)
         return True
 
     def _discard(self) -> None:
-        """Give back the memory of blocks that everybody has mapped."""
+        """Free the memory of blocks that all members have mapped."""
         while self._machine.discards:
             self._member.values.take_back(self._machine.discards.pop())
 
@@ -120,15 +120,15 @@ class _Channel(Generic[M]):
 
 
 class BroadcastChannel(_Channel[Broadcast]):
-    """Values that one member sends reach all others, each once and in the order they were sent."""
+    """A value that one member sends reaches all other members, once, and in the order of sending."""
 
     _what = "broadcast"
     _machine_of = Broadcast
 
     def send(self, value: Any, *, deadline: float | None = None) -> None:
-        """Give `value` to all other members. Any member may, one after the other.
+        """Send `value` to all other members. Any member may send.
 
-        Raises MemberLost, DeadlinePassed, and DataError for what cannot be pickled.
+        Raises MemberLost, DeadlinePassed, and DataError for a value that cannot be pickled.
         """
         until = self._until(deadline)
         payload = self._member.values.encode(value)
@@ -142,9 +142,10 @@ class BroadcastChannel(_Channel[Broadcast]):
         return True
 
     def receive(self, *, deadline: float | None = None) -> Any:
-        """The next value another member sent; arrays and tables in it are read-only views.
+        """Return the next value that another member sent; arrays and tables in it are read-only views.
 
-        Raises MemberLost when a member was lost and nothing is there, DeadlinePassed, and as `Blocks.get` does.
+        Raises MemberLost when a member was lost and no value is waiting, DeadlinePassed, and the errors of
+        `Blocks.get`.
         """
         cast = self._act(self._receive, self._until(deadline), "receive")
         try:
@@ -162,7 +163,7 @@ class BroadcastChannel(_Channel[Broadcast]):
 
 
 class ReduceChannel(_Channel[Reduce]):
-    """Folds one value of each member into one; in any order and any grouping."""
+    """Folds one value of each member into one, in any order and any grouping."""
 
     _what = "reduce"
     _machine_of = Reduce
@@ -179,10 +180,10 @@ class ReduceChannel(_Channel[Reduce]):
         fan_out: int = 2,
         member: Member | None = None,
     ) -> None:
-        """`reduce(a, b)` is associative and commutative and changes neither (b may be a read-only view).
+        """`reduce(a, b)` must be associative and commutative, and change neither (b may be a read-only view).
 
-        `handler` is called with each result, at the member that gets it. For the others see BroadcastChannel; with
-        `on_loss` `go on` a round begins again among those left.
+        `handler` is called with each result, at the member that receives it. With `on_loss="go on"` a round begins
+        again among the remaining members. For the other parameters see BroadcastChannel.
         """
         super().__init__(name, parties=parties, deadline=deadline, on_loss=on_loss, fan_out=fan_out, member=member)
         self._reduce, self._handler = reduce, handler
@@ -190,10 +191,10 @@ class ReduceChannel(_Channel[Reduce]):
         self._room: Room | None = None
 
     def reduce(self, value: Any, *, deadline: float | None = None) -> Any:
-        """The fold of all members' values at the member at the tree's root, None at the others.
+        """Return the fold of all members' values at the root of the tree, None at the other members.
 
         Returns when the root has the result. Raises MemberLost when a member was lost before, ReduceFailed when
-        `reduce` raised elsewhere, DeadlinePassed, and whatever `reduce` raises here.
+        `reduce` raised at another member, DeadlinePassed, and any error that `reduce` raises here.
         """
         until = self._until(deadline)
         step = self._answer(partial(self._machine.contribute, value), until)
@@ -209,7 +210,7 @@ class ReduceChannel(_Channel[Reduce]):
         return result.value
 
     def _work(self, step: Step | None, until: float) -> Result:
-        """Do what the machine asks for until the round is over."""
+        """Carry out the machine's steps until the round is over."""
         while not isinstance(step, Result):
             if step is None:
                 step = self._act(self._machine.next, until, "reduce")
@@ -220,7 +221,7 @@ class ReduceChannel(_Channel[Reduce]):
         return step
 
     def _answer(self, answer: Callable[[], Sequence[Send]], until: float) -> Step | None:
-        """Give the machine what it asked for; what is next, if that is known."""
+        """Give the machine the result of a step. Returns the next step, if it is known."""
 
         def poll() -> tuple[Step | None]:
             self._give(answer())
@@ -234,13 +235,15 @@ class ReduceChannel(_Channel[Reduce]):
             right = [self._member.values.decode(one) for one in step.right]
             value = fold(self._reduce, step.left, right, owned=step.owned, room=partial(self._make_room, step))
         except Exception as error:
-            self._act(self._still_wanted, until, "reduce")  # raises when the round has failed meanwhile
+            self._act(self._still_wanted, until, "reduce")  # raises if the round has failed meanwhile
             self._give_up(f"reduce raised {type(error).__name__} at {short(self._member.name)}: {error}")
             raise
         return partial(self._machine.folded, step.ticket, value)
 
     def _make_room(self, step: Fold, like: Any) -> Any:
-        """Memory that will be sent, for the first fold of a round, when the result goes to the parent."""
+        """Return memory that can be sent, for the first fold of a round, when the result goes to the parent; otherwise
+        None.
+        """
         self._leave_room()
         if not step.goes_up:
             return None
@@ -269,7 +272,7 @@ class ReduceChannel(_Channel[Reduce]):
         self._act(lambda: self._give(self._machine.give_up(reason)), self._until(1), "reduce")
 
     def _drop_passed(self) -> None:
-        """The round is over, or begins again: whoever read the block has."""
+        """The round is over or restarts: all its readers have read the block."""
         self._leave_room()
         if self._passed is not None:
             self._member.values.take_back(self._passed)
@@ -277,7 +280,7 @@ class ReduceChannel(_Channel[Reduce]):
 
 
 class ShuffleChannel(_Channel[Shuffle]):
-    """Each producer gives each consumer the records whose hash is the consumer's."""
+    """Each producer sends each consumer the records whose hash selects the consumer."""
 
     _what = "shuffle"
     _machine_of = Shuffle
@@ -292,7 +295,9 @@ class ShuffleChannel(_Channel[Shuffle]):
         on_loss: OnLoss = "fail",
         member: Member | None = None,
     ) -> None:
-        """Producers and consumers stand in the order of their ranks. For the others see BroadcastChannel."""
+        """Producers and consumers are ordered by rank. For the parameters see BroadcastChannel. Raises UsageError for
+        another role.
+        """
         if role not in ("both", "producer", "consumer"):
             raise UsageError(f"{role!r} is no role in a shuffle", "Use both, producer or consumer.")
         member = member or current_member()
@@ -300,10 +305,11 @@ class ShuffleChannel(_Channel[Shuffle]):
         super().__init__(name, parties=parties, deadline=deadline, on_loss=on_loss, member=member)
 
     def send(self, data: Any, hash: Callable[[Any], Any], *, deadline: float | None = None) -> None:
-        """Give the records of `data` away: consumer `hash(record) % consumers` gets a record.
+        """Send each record of `data` to the consumer `hash(record) % consumers`.
 
-        `data` is a sequence of records, or a NumPy array or Arrow table, of which `hash` gets the whole and returns an
-        integer for each row. Raises MemberLost, DeadlinePassed, UsageError (a consumer does not send) and DataError.
+        `data` is a sequence of records, a NumPy array or an Arrow table. For an array or a table `hash` receives all
+        rows and returns one integer for each. Raises MemberLost, DeadlinePassed, UsageError (a consumer does not send)
+        and DataError.
         """
         until, done = self._until(deadline), False
         while not done:
@@ -317,9 +323,9 @@ class ShuffleChannel(_Channel[Shuffle]):
         return self._give(sends or []) and sends is not None
 
     def receive(self, *, deadline: float | None = None) -> list[Any]:
-        """The pieces of the next round in the producers' order; read-only views where they are arrays or tables.
+        """Return the pieces of the next round in the producers' order; arrays and tables are read-only views.
 
-        A producer that left before sending counts as one with no records. Raises MemberLost when a piece of a lost
+        A producer that left before sending counts as one without records. Raises MemberLost when a piece of a lost
         member is missing, DeadlinePassed, and UsageError (a producer does not receive).
         """
         received = self._act(self._machine.receive, self._until(deadline), "receive")
@@ -337,7 +343,7 @@ class ShuffleChannel(_Channel[Shuffle]):
 
 
 class Barrier:
-    """All parties pass it together, again and again."""
+    """All parties pass it together, any number of times."""
 
     def __init__(
         self,
@@ -347,16 +353,16 @@ class Barrier:
         deadline: float | None = None,
         member: Member | None = None,
     ) -> None:
-        """`parties`: how many members there are to wait for; the gang's size if not given."""
+        """`parties`: how many members pass together; defaults to the gang's size."""
         self._member = member or current_member()
         gang = self._member.gang
         self.name, self.parties = name, parties or gang.size
         self.deadline = gang.deadline if deadline is None else deadline
 
     def wait(self, *, deadline: float | None = None) -> None:
-        """Return once all parties have called it as often as this one.
+        """Return once all parties have called it as often as this member.
 
-        Raises MemberLost when a party failed or ended (nobody passes this barrier any more), DeadlinePassed.
+        Raises MemberLost when a party failed or ended (then no party passes this barrier any more), and DeadlinePassed.
         """
         until = time.monotonic() + (self.deadline if deadline is None else deadline)
         self._member.wait_at(f"{self._member.gang.name}/barrier/{self.name}", self.parties, until)

@@ -1,4 +1,4 @@
-"""What can go wrong in a collective, by who must act."""
+"""Errors of collectives."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from ..errors import TreadleError
 
 
 class MemberLost(TreadleError):
-    """A member of the channel failed, so this operation cannot have its result; the next one is among those left."""
+    """A member of the channel failed, so this operation has no result; the next operation is among the remaining
+    members.
+    """
 
     def __init__(self, channel: str, lost: Sequence[str]) -> None:
         self.lost = tuple(lost)
@@ -27,11 +29,11 @@ class ReduceFailed(TreadleError):
 
 
 def rank_of(member: str) -> str:
-    """The `3` of `gang/3.5f..`."""
+    """The rank in a member's name: `3` in `gang/3.5f..`."""
     return member.rpartition("/")[2].partition(".")[0]
 
 
 def short(member: str) -> str:
-    """The name of a member for people: `gang/3.5f..` is `member 3`."""
+    """The name of a member in messages: `gang/3.5f..` is `member 3`."""
     rank = rank_of(member)
     return f"member {rank}" if rank.isdigit() else member

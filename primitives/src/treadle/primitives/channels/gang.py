@@ -6,23 +6,24 @@ from msgspec import Struct
 
 
 class Gang(Struct, frozen=True, array_like=True):
-    """What one member needs to know to take part."""
+    """The data that one member needs to take part."""
 
     address: str
-    """Of the coordinator, `tcp://host:port` or `tls://host:port`."""
+    """Address of the coordinator, `tcp://host:port` or `tls://host:port`."""
     run: str
     name: str
-    """Unlike that of any other gang of the run, and new for each attempt; names of channels are below it."""
+    """Unique among the gangs of the run, and new for each attempt; it prefixes the names of channels."""
     rank: int
     """0 .. size - 1."""
     size: int
     deadline: float = 60.0
-    """Seconds an operation of a channel may take that is not given a deadline of its own."""
+    """Default deadline of a channel operation, in seconds."""
     one_host: bool = False
-    """All members share this host's memory, and none will come from elsewhere: they speak over Unix sockets then, if
-    their coordinator is on loopback, and large values have no checksum."""
+    """All members share this host's memory and none will come from another host. They then use Unix sockets, if their
+    coordinator is on loopback, and large values have no checksum.
+    """
 
 
 def folder_of(gang: str) -> str:
-    """Below the run: all that members of a gang, or one of them, put; nobody else reads it."""
+    """The folder, below the run's, of the blocks that a gang or one of its members puts; only the gang reads it."""
     return f"channels/{gang}"

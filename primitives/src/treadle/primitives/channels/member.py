@@ -1,4 +1,4 @@
-"""This process as a member of a gang: its channels, and what connects them with those of other members."""
+"""This process as a member of a gang: its channels, and its routes to other members."""
 
 from __future__ import annotations
 
@@ -48,27 +48,29 @@ from .protocols.membership import Send, advance
 T = TypeVar("T")
 _LONGER = "Where it only is busy for longer, give the stage a `timeout`, or the call a `deadline`."
 _PAUSE = 0.1
-"""Seconds until somebody may be accepted again."""
+"""Seconds until connections are accepted again."""
 _FAREWELL = 5.0
-"""Seconds a member that leaves waits until others have what it sent."""
+"""Seconds that a leaving member waits until other members have received its messages."""
 
 
 class Joined(Struct):
-    """A channel this member is in."""
+    """A channel that this member is in."""
 
     join: Join
     machine: Machine
     close: Callable[[], None]
     refused: str = ""
     open: bool = False
-    """It has a view, and this member is in it."""
+    """The channel has a view, and this member is in it."""
 
 
 class Member:
-    """Connected to the coordinator; to other members once there is something to send. Thread-safe."""
+    """A member of a gang, connected to the coordinator. It connects to other members when it first sends to them.
+    Thread-safe.
+    """
 
     def __init__(self, gang: Gang, key: bytes, blocks: Blocks) -> None:
-        """Connects. Raises DeadlinePassed, WireError and NotAuthentic."""
+        """Connect. Raises DeadlinePassed, WireError and NotAuthentic."""
         self.gang = gang
         self.name = f"{gang.name}/{gang.rank}.{os.urandom(6).hex()}"
         self.values = Values(blocks, folder_of(self.name), lambda: self._roads.relaying, one_host=gang.one_host)
@@ -78,7 +80,7 @@ class Member:
         self._channels: dict[str, Joined] = {}
         self._counted: dict[str, Counted] = {}
         self._left = ""
-        """A channel that the coordinator may not know yet to be left."""
+        """The latest channel that was left; the coordinator may not have processed Leave yet."""
         self._loop = Loop()
         self._uplink = Uplink(self._loop, gang.address, gang.run, key, self._introduction, self._on_message)
         self._barriers = Barriers(self._loop, gang, blocks, self._uplink.send)
@@ -89,7 +91,7 @@ class Member:
         self._identity: Identity | None = None
         self.address = ""
         self.leaves_by = float("inf")
-        """When everything is left, whoever still waits for something."""
+        """When the member ends, even if other members still wait."""
         try:
             self._open()
         except BaseException:
@@ -123,7 +125,7 @@ class Member:
         self._loop.do(self._accept_from_now)
 
     def _reach(self, member: str) -> None:
-        """On loopback nothing stands between members."""
+        """Search for a path; not on loopback, where every member can be dialled."""
         if (reacher := self._reaching()) is not None:
             reacher.want(member)
 
@@ -153,8 +155,8 @@ class Member:
         try:
             sock, _where = self._listener.accept()
         except BlockingIOError:
-            return  # the caller has gone
-        except OSError:  # out of descriptors: to look again at once would be in vain
+            return  # the caller has disconnected
+        except OSError:  # out of descriptors: an immediate retry would fail too
             self._loop.unregister(self._listener.fileno())
             self._loop.later(_PAUSE, self._accept_from_now)
             return
@@ -164,13 +166,13 @@ class Member:
 
     @property
     def coordinator_messages(self) -> int:
-        """To and from the coordinator, signs of life apart."""
+        """Messages to and from the coordinator, without heartbeats."""
         return self._uplink.messages
 
     def join(self, join: Join, machine: Machine, close: Callable[[], None]) -> None:
-        """Enter a channel; its first view comes when all parties have. Raises UsageError for one it is in.
+        """Join a channel; its first view arrives when all parties have joined. Raises UsageError when already in it.
 
-        `close` leaves it in good order: called when the member ends.
+        `close` leaves the channel in good order; it is called when the member ends.
         """
         self._loop.do(lambda: self._join(join, machine, close))
 
@@ -181,7 +183,7 @@ class Member:
         self._uplink.send(join)
 
     def leave(self, channel: str) -> None:
-        """Leave it in good order; not being in it is well too."""
+        """Leave a channel in good order; does nothing when this member is not in it."""
         self._loop.do(lambda: self._leave(channel))
 
     def _leave(self, channel: str) -> None:
@@ -190,9 +192,9 @@ class Member:
             self._left = channel
 
     def act(self, channel: str, poll: Callable[[], T | None], deadline: float, what: str) -> T:
-        """What `poll` says once it is not None and this member has the channel's first view.
+        """Return the result of `poll` once it is not None and this member has the channel's first view.
 
-        Called again whenever something happened. Raises DeadlinePassed, and what `poll` raises.
+        `poll` is called again after each event. Raises DeadlinePassed, and the errors of `poll`.
         """
         joined = self._channels[channel]
         try:
@@ -212,13 +214,15 @@ class Member:
             raise MemberLost(joined.machine.title, [self.name])
 
     def send(self, sends: Sequence[Send]) -> None:
-        """Within a poll: give messages to the paths."""
+        """Give messages to the routes; only within a poll."""
         for member, message in sends:
             self.counts["data" if type(message) in DATA else "control"] += 1
             self._roads.send(member, message)
 
     def wait_at(self, barrier: str, parties: int, deadline: float) -> None:
-        """Arrive at a barrier and wait for the others. Raises MemberLost, DeadlinePassed, UsageError, StoreError."""
+        """Arrive at a barrier and wait for the other parties. Raises MemberLost, DeadlinePassed, UsageError,
+        StoreError.
+        """
         if self.gang.one_host:
             self._settle(deadline)
         try:
@@ -227,7 +231,9 @@ class Member:
             raise self._late(f"barrier {barrier}", barrier, "wait", forming=True) from None
 
     def _settle(self, deadline: float) -> None:
-        """A board passes the coordinator by, which must know first what was left: others may join it anew then."""
+        """Wait until the coordinator has processed Leave. A board bypasses the coordinator, and after the barrier other
+        members may join the channel again.
+        """
         while (left := self._left) and time.monotonic() < deadline:
             if self._count(left) is not None and self._left == left:
                 self._left = ""
@@ -243,7 +249,9 @@ class Member:
         return DeadlinePassed(f"{name}: {what} took too long: {who} are there", hint)
 
     def _count(self, subject: str) -> Counted | None:
-        """How many are there, if a board says so, or the coordinator at once."""
+        """Return how many members are present, from a board or from the coordinator; None when it does not answer
+        within 1 s.
+        """
         if (present := self._barriers.present(subject)) is not None:
             return present
         self._counted.pop(subject, None)
@@ -253,7 +261,7 @@ class Member:
         except TreadleError:
             return None
 
-    # -- what arrives ----------
+    # -- received messages ----------
 
     def _introduction(self) -> Iterable[FromMember]:
         yield Hello(self.name, self.address, self._host)
@@ -297,7 +305,7 @@ class Member:
         for member in roster.lost:
             if member not in roster.members:
                 self._roads.lose(member)
-        joined.open = self.name not in roster.lost  # if it is: others go on without it
+        joined.open = self.name not in roster.lost  # otherwise the other members continue without it
         self.send(joined.machine.view(roster))
 
     def _on_refused(self, message: Refused) -> None:
@@ -309,7 +317,7 @@ class Member:
     # -- the end ----------
 
     def close(self) -> None:
-        """Leave everything in good order: others get what was sent, the coordinator knows."""
+        """Leave everything in good order: other members receive all messages, and the coordinator receives Bye."""
         self.leaves_by = time.monotonic() + min(_FAREWELL, self.gang.deadline)
         try:
             for joined in list(self._channels.values()):
@@ -325,10 +333,10 @@ class Member:
             self._loop.do(self._say_goodbye)
             self._loop.wait(lambda: not self._uplink.connected or None, deadline)
         except Late:
-            pass  # somebody does not answer: the coordinator will see to that
+            pass  # a member does not answer: the coordinator will declare it lost
 
     def _say_goodbye(self) -> None:
-        """The coordinator closes the connection then: what it has not read is not lost by our closing first."""
+        """The coordinator closes the connection after Bye. If this side closed first, unread messages could be lost."""
         self._uplink.stop()
         self._uplink.send(Bye())
 

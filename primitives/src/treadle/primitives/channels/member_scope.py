@@ -1,4 +1,4 @@
-"""The gang that a user function runs in, and this process, or thread, as a member of it."""
+"""The gang that a user function runs in, and the member that this process or thread is."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _Place:
-    """Where this process takes part, from the first channel on."""
+    """This process in its gang; it becomes a member at its first channel."""
 
     def __init__(self, gang: Gang, key: bytes, blocks: Blocks) -> None:
         self.gang, self._key, self._blocks = gang, key, blocks
@@ -24,7 +24,7 @@ class _Place:
 
     def member(self) -> Member:
         if self._member is None:
-            from .member import Member  # sockets and threads: not for gangs that use no channel
+            from .member import Member  # sockets and threads: only for gangs that use channels
 
             self._member = Member(self.gang, self._key, self._blocks)
         return self._member
@@ -35,7 +35,7 @@ class _Place:
 
 
 class _Thread(threading.local):
-    """A member that is one thread (see `standing_in`)."""
+    """The member of one thread (see `standing_in`)."""
 
     member: Member
 
@@ -46,10 +46,10 @@ _thread = _Thread()
 
 @contextmanager
 def taking_part(gang: Gang, key: bytes, blocks: Blocks) -> Iterator[None]:
-    """Make this process a member of `gang` for as long as a user function runs; one at a time.
+    """Let this process take part in `gang` while a user function runs; one gang at a time.
 
-    `key` is the run's. Nothing is connected before the function's first channel is used. Raises UsageError when the
-    process takes part in a gang already.
+    `key` is the run's. The process connects at the function's first use of a channel. Raises UsageError when the
+    process already takes part in a gang.
     """
     global _place
     if _place is not None:
@@ -64,7 +64,7 @@ def taking_part(gang: Gang, key: bytes, blocks: Blocks) -> Iterator[None]:
 
 @contextmanager
 def standing_in(member: Member) -> Iterator[None]:
-    """Make only the calling thread a member: of a gang of threads, as an interpreter of one process has them."""
+    """Make only the calling thread a member, for a gang of threads, as in the reference interpreter."""
     _thread.member = member
     try:
         yield
@@ -73,12 +73,12 @@ def standing_in(member: Member) -> Iterator[None]:
 
 
 def current_gang() -> Gang:
-    """The gang the calling function runs in. Raises UsageError outside of one."""
+    """Return the gang that the calling function runs in. Raises UsageError outside of a gang."""
     return _thread.member.gang if hasattr(_thread, "member") else _current().gang
 
 
 def current_member() -> Member:
-    """This process as a member of its gang, connected. Raises UsageError outside of a gang."""
+    """Return this process as a connected member of its gang. Raises UsageError outside of a gang."""
     return _thread.member if hasattr(_thread, "member") else _current().member()
 
 

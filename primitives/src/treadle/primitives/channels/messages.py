@@ -1,7 +1,7 @@
-"""What members of a channel say to each other, over paths that keep order and lose nothing (protocols/path.py).
+"""Messages between members of a channel, over paths that keep order and lose nothing (protocols/reliable_stream.py).
 
-Every message carries the epoch of its sender's view; one from a later view waits until the receiver has that view.
-Data messages carry values; all others are control messages, small and counted apart.
+Every message carries the epoch of its sender's view; a message from a later view waits until the receiver has that
+view. Data messages carry values. All others are control messages: small, and counted separately.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..encoding.references import Kind, Slice
 
 
 class Payload(Struct, frozen=True, array_like=True, gc=False):
-    """A value, encoded (codec.py): in the message itself, or in a block the receiver gets."""
+    """An encoded value (encoding/codec.py): in the message itself, or in a block that the receiver reads."""
 
     kind: Kind | Literal["bytes", "plain", "numbers"]
     """`bytes`: the value itself. `plain`: a pickle of one of a few builtin types. `numbers`: a small array's bytes."""
@@ -22,47 +22,49 @@ class Payload(Struct, frozen=True, array_like=True, gc=False):
     slice: Slice | None = None
     dtype: str = ""
     shape: tuple[int, ...] = ()
-    """Of `numbers`, with `dtype`."""
+    """Shape of `numbers`; `dtype` is their type."""
 
 
 class Said(Struct, frozen=True, array_like=True):
-    """What every message begins with."""
+    """Common fields of all messages."""
 
     channel: str
     epoch: int
 
 
 class Cast(Said, frozen=True, tag=1, gc=False):
-    """A broadcast value on its way along the tree. Data."""
+    """Data: a broadcast value on its way along the tree."""
 
     sender: str
     number: int
-    """Its count: 1, 2, ..."""
+    """The sender's count of values: 1, 2, ..."""
     born: int
-    """The sender's epoch when it sent; members that joined later do not get it."""
+    """The sender's epoch at sending; members that joined later do not receive the value."""
     payload: Payload
 
 
 class Have(Said, frozen=True, tag=2):
-    """To a new neighbour: what I have of each sender, so that you send what I lack."""
+    """To a new neighbour: the values that the sender of this message has, so that it receives those it lacks."""
 
     numbers: dict[str, int]
 
 
 class Taken(Said, frozen=True, tag=3):
-    """To the parent: what the users of my subtree have all received, by sender."""
+    """To the parent: for each sender, the last value that all users of the subtree have received."""
 
     numbers: dict[str, int]
 
 
 class Stable(Said, frozen=True, tag=4):
-    """To children: what everybody has received; it need be kept no longer."""
+    """To children: for each sender, the last value that all members have received; members need not keep values up to
+    it.
+    """
 
     numbers: dict[str, int]
 
 
 class Partial(Said, frozen=True, tag=5):
-    """To the parent: the fold of my subtree. Data."""
+    """Data, to the parent: the fold of the subtree."""
 
     round: int
     payload: Payload
@@ -75,14 +77,14 @@ class Done(Said, frozen=True, tag=6):
 
 
 class Failed(Said, frozen=True, tag=7):
-    """To all neighbours in turn: this round has no result, because."""
+    """To all neighbours in turn: this round has no result, with the reason."""
 
     round: int
     reason: str
 
 
 class Plan(Struct, frozen=True, array_like=True):
-    """Who takes part in the rounds of a shuffle from `first` on."""
+    """The members that take part in the rounds of a shuffle from `first` on."""
 
     first: int
     epoch: int
@@ -91,38 +93,38 @@ class Plan(Struct, frozen=True, array_like=True):
 
 
 class Standing(Struct, frozen=True, array_like=True):
-    """What a member knows of the rounds so far, merged on the way up the tree."""
+    """The knowledge of a member about the rounds so far, merged on the way up the tree."""
 
     decided: int = 0
     """The last round that is over (reduce) or begun (shuffle)."""
     failures: dict[int, str] = {}
     """Rounds that failed, and why."""
     loss: int = 0
-    """The latest epoch that lost a member."""
+    """The latest epoch with a lost member."""
     answered: int = 0
-    """The latest such epoch that a round has failed for."""
+    """The latest such epoch for which a round has failed."""
     lost: tuple[str, ...] = ()
     plans: tuple[Plan, ...] = ()
 
 
 class Status(Said, frozen=True, tag=8):
-    """To the parent, in a new epoch: how far my subtree is."""
+    """To the parent, in a new epoch: the knowledge of the subtree."""
 
     standing: Standing
 
 
 class Agreed(Said, frozen=True, tag=9):
-    """To children: from where everybody goes on in this epoch."""
+    """To children: the state from which all members continue in this epoch."""
 
     standing: Standing
 
 
 class Pieces(Said, frozen=True, tag=10):
-    """From a producer to a consumer: its piece of a round; None: an empty one. Data."""
+    """Data, from a producer to a consumer: its piece of a round; None: an empty piece."""
 
     round: int
     plan: int
-    """Epoch of the plan the records were distributed by."""
+    """Epoch of the plan that assigned the records."""
     payload: Payload | None
 
 
@@ -133,7 +135,7 @@ class Got(Said, frozen=True, tag=11):
 
 
 class Leaving(Said, frozen=True, tag=12):
-    """To neighbours: I am about to leave; what I have sent you, and know of the rounds, must not go with me."""
+    """To neighbours: the sender is about to leave; its values and its knowledge of the rounds must reach them first."""
 
     standing: Standing
 
@@ -147,20 +149,20 @@ DATA = frozenset((Cast, Partial, Pieces))
 
 
 class Letter(Struct, frozen=True, array_like=True, gc=False):
-    """A message on a path, or (without one) only its acknowledgement."""
+    """A message on a path, or without a message only an acknowledgement."""
 
     number: int
-    """1, 2, ... on this path; 0: none, only `seen` counts."""
+    """1, 2, ... on this path; 0: an acknowledgement only."""
     seen: int
-    """All up to here have arrived from the other side."""
+    """Number up to which all letters of the other side have arrived."""
     message: Message | None = None
     last: bool = False
-    """The sender ends once this is acknowledged."""
+    """The sender ends once this letter is acknowledged."""
 
 
 class Caller(Struct, frozen=True, array_like=True):
-    """The first message on a connection: who dialled."""
+    """The first message on a connection: the name of the dialling member."""
 
     member: str
     called: str
-    """Whom: an address may have become another's since."""
+    """The name of the dialled member: another process may own the address by now."""

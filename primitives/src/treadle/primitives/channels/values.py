@@ -1,4 +1,4 @@
-"""What collectives do with the values of users: records to consumers, and two values into one."""
+"""Operations of collectives on users' values: distribute records to consumers, and fold values."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from ..shuffling.scatter import scatter_rows
 from .io.payloads import kind_of
 
 _WORTH_KEEPING = 4 << 10
-"""Bytes: other memory for a smaller array takes less time than looking whether there is some."""
+"""Bytes below which allocating a new array is faster than looking for one to reuse."""
 _PART_BYTES = 1 << 16
-"""Of each array: three or four parts stay in the cache of one processor."""
+"""Bytes of each array in one step: three or four such parts fit into a processor's cache."""
 
 
 def distribute(data: Any, hash: Callable[[Any], Any], consumers: int) -> tuple[Kind, list[Any]]:
-    """The kind of the pieces, and one for each consumer: piece i holds the records whose hash is i modulo consumers.
+    """Return the kind of the pieces, and a piece for each consumer: piece i holds the records whose hash is i modulo
+    consumers.
 
-    They keep their order. Raises DataError for hashes that are no integers."""
+    The records keep their order. Raises DataError for hashes that are not integers.
+    """
     kind = kind_of(data)
     if kind == "objects":
         return kind, _records(data, hash, consumers)
@@ -49,7 +51,7 @@ def _rows(kind: Kind, data: Any, hash: Callable[[Any], Any], consumers: int) -> 
     if not consumers:
         return []
     power_of_two = consumers & (consumers - 1) == 0
-    # the same: integers are in two's complement
+    # equal to the remainder, because integers are in two's complement
     targets = hashes & (consumers - 1) if power_of_two else hashes % consumers
     return scatter_rows(kind, data, targets, consumers)
 
@@ -62,9 +64,9 @@ def fold(
     owned: bool,
     room: Callable[[Any], Any] = lambda like: None,  # noqa: ARG005
 ) -> Any:
-    """`reduce(left, one)` for each on the right in turn; when a ufunc of NumPy can do so, into memory that is there.
+    """Fold the values on the right into `left`, in order. Where a NumPy ufunc allows it, the result reuses memory.
 
-    That of `left` when it is `owned` here, else what `room` has for an array like it, if anything.
+    The memory is that of `left` when `owned`, otherwise an array from `room`, if it has one.
     """
     large = getattr(left, "nbytes", 0) >= _WORTH_KEEPING
     if not large or not all(_keeps_its_type(reduce, left, one) for one in right):
@@ -83,7 +85,9 @@ def fold(
 
 
 def _parts(reduce: Any, arrays: list[Any]) -> Iterator[list[Any]]:
-    """So small that what is folded stays in the cache for the next; all at once where that cannot be, or is no use."""
+    """Cut the arrays into parts that stay in the cache from one fold to the next; one part where cutting is impossible
+    or useless.
+    """
     if len(arrays) < 4 or reduce.signature is not None or not all(one.flags.c_contiguous for one in arrays):
         yield arrays
         return

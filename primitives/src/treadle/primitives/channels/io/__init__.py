@@ -1,1 +1,1 @@
-"""The shell around the state machines: one member per process, its connections, and who reads them when."""
+"""The shell around the state machines: one member for each process, its connections, and the thread that reads them."""

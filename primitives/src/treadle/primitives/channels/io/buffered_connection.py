@@ -1,4 +1,4 @@
-"""A connection in the member's loop: never waits, keeps what the kernel does not take."""
+"""A connection in the member's loop. It never blocks, and buffers bytes that the kernel does not accept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...wire.transports import Plain
 
 
 class Link:
-    """Heads of frames over an authenticated connection, which it owns from now on."""
+    """Sends and receives heads of frames over an authenticated connection, which it owns from now on."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -28,17 +28,17 @@ class Link:
 
     @property
     def source(self) -> tuple[str, int]:
-        """The local address; its host is this machine as the other side sees it."""
+        """The local address; its host is this machine's address as the other side sees it."""
         host, port = self._connection.sock.getsockname()[:2]
         return host, port
 
     @property
     def events(self) -> int:
-        """What to wait for."""
+        """The epoll events to wait for."""
         return select.EPOLLIN | select.EPOLLOUT if self._queue else select.EPOLLIN
 
     def send(self, head: bytes) -> bool:
-        """Give a frame to the kernel; False: some is kept for `flush`, when there is room. Raises WireError."""
+        """Send a frame; False when some of it is buffered until `flush`. Raises WireError."""
         frame = LENGTHS.pack(len(head), 0) + head
         if not self._queue:
             return self._try(frame)
@@ -46,23 +46,23 @@ class Link:
         return False
 
     def flush(self) -> None:
-        """Send what is kept, as far as it goes. Raises WireError."""
+        """Send buffered bytes, as many as the kernel accepts. Raises WireError."""
         while self._queue and self._try(self._queue.popleft()):
             pass
 
     def _try(self, data: Buffer) -> bool:
-        """Whether all of it was sent; what was not is next."""
+        """Return whether all of `data` was sent; the rest goes to the front of the queue."""
         try:
             sent = self._transport.send((data,))
         except (OSError, ValueError) as error:
             raise WireError(f"the connection to {self.name} was lost: {error}") from error
         if sent == len(data):
             return True
-        self._queue.appendleft(memoryview(data)[max(sent, 0) :])  # below 0: not now
+        self._queue.appendleft(memoryview(data)[max(sent, 0) :])  # below 0: it would block
         return False
 
     def receive(self) -> list[bytes]:
-        """The frames that are here now. Raises WireError; Closed at the end."""
+        """Return the frames that have arrived. Raises WireError; Closed at the end."""
         heads: list[bytes] = []
         if self._early:
             heads, self._early = self._decoder.feed(self._early), b""
@@ -76,7 +76,7 @@ class Link:
                 return heads
             if count == 0:
                 if heads:
-                    return heads  # the end shows again
+                    return heads  # the next call raises
                 raise Closed(f"{self.name} closed the connection")
             heads += self._decoder.advance(count)
             if self._plain and count < len(room):

@@ -1,4 +1,4 @@
-"""The connection to the coordinator: made again when it breaks, with everything said again that it must know."""
+"""The connection to the coordinator. It is renewed when it breaks, and the member then repeats its whole state."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from .socket_loop import Loop
 
 _BEAT = 2.0
-"""Seconds between signs of life; the coordinator's lease is several of them."""
+"""Seconds between heartbeats (Alive); the coordinator's lease is several of them."""
 _SILENCE = 6.0
-"""Seconds without a word from the coordinator, which answers every sign of life, after which the link is dead."""
+"""Seconds without a message from the coordinator, which answers every heartbeat, after which the connection is dead."""
 _ATTEMPT = 5.0
 _PAUSE, _LONGEST_PAUSE = 0.02, 0.5
 """Seconds between attempts to connect; each pause is twice the last."""
@@ -29,7 +29,7 @@ _decode: Callable[[bytes, str], ToMember] = decoder(ToMember)
 
 
 class Uplink:
-    """All methods but `open` are called with the loop's lock held."""
+    """The member's connection to its coordinator. All methods but `open` need the loop's lock."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Uplink:
         introduction: Callable[[], Iterable[FromMember]],
         receive: Callable[[ToMember], None],
     ) -> None:
-        """`introduction`: what a new connection begins with, Hello first."""
+        """`introduction` returns the first messages of a new connection, Hello first."""
         self._loop, self.address, self._run, self._key = loop, address, run, key
         self._source = None if is_loopback(parse(address).host) else ANY
         self._introduction, self._receive = introduction, receive
@@ -48,9 +48,9 @@ class Uplink:
         self._heard = time.monotonic()
         self._closed = False
         self.trouble = ""
-        """Why there is no connection."""
+        """The reason why the connection failed."""
         self.messages = 0
-        """Sent and received, signs of life apart."""
+        """Messages sent and received, without heartbeats."""
 
     @property
     def connected(self) -> bool:
@@ -62,9 +62,9 @@ class Uplink:
         return self._link.source if self._link is not None else None
 
     def open(self, deadline: float) -> str:
-        """Connect; returns this machine's address as the coordinator sees it.
+        """Connect. Returns this machine's address as the coordinator sees it.
 
-        Raises NotAuthentic, and WireError when there was no coordinator until the deadline.
+        Raises NotAuthentic, and WireError when no coordinator was reached before the deadline.
         """
         pause = _PAUSE
         while self._link is None:
@@ -73,7 +73,7 @@ class Uplink:
             except WireError:
                 if time.monotonic() + pause > deadline:
                     raise
-                time.sleep(pause)  # it may be about to be started again
+                time.sleep(pause)  # the coordinator may be about to restart
                 pause = min(pause * 2, _LONGEST_PAUSE)
         return self._link.source[0]
 
@@ -81,7 +81,7 @@ class Uplink:
         return Link(connect(self.address, self._run, self._key, deadline=deadline, source=self._source))
 
     def begin(self) -> None:
-        """Say who we are, and listen from now on."""
+        """Send the introduction, and receive from now on."""
         link = self._link
         assert link is not None
         self._heard = time.monotonic()
@@ -90,7 +90,7 @@ class Uplink:
             self.send(message)
 
     def beat(self) -> None:
-        """The first of many."""
+        """Send a heartbeat and schedule the next one."""
         if self._closed:
             return
         self._loop.later(_BEAT, self.beat)
@@ -99,7 +99,7 @@ class Uplink:
         self._put(Alive())
 
     def send(self, message: FromMember) -> None:
-        """While there is no connection nothing is sent: what matters is said again with the next one."""
+        """Send a message; without a connection it is dropped, because the introduction repeats all that matters."""
         self.messages += 1
         self._put(message)
 
@@ -158,7 +158,7 @@ class Uplink:
         self.begin()
 
     def stop(self) -> None:
-        """Connect no more."""
+        """Do not connect again."""
         self._closed = True
 
     def close(self) -> None:

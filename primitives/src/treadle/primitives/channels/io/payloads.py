@@ -1,4 +1,4 @@
-"""Values of user functions as payloads: small ones in the message, others as blocks that members of a host map."""
+"""Payloads of users' values: small values inside the message, others as blocks that the members of a host map."""
 
 from __future__ import annotations
 
@@ -17,29 +17,33 @@ from ..messages import Payload
 from .shared_memory import Segment, Segments
 
 INLINE = 8 << 10
-"""Bytes of an encoded value up to which it travels in the message."""
+"""Largest encoded value, in bytes, that is sent in the message."""
 _PLAIN = {str: (INLINE - 64) // 4, int: 0, float: 0, bool: 0, type(None): 0}
-"""Types that need none of what the codec offers, and the length up to which they surely travel in the message."""
+"""Types that need no codec, and the length below which they certainly fit in the message."""
 _NUMBERS = "biufc"
-"""Kinds of arrays that are their bytes, dtype and shape: a tenth of the codec's work where most work is cold code."""
+"""Kinds of dtypes whose arrays are sent as bytes, dtype and shape: a tenth of the codec's time where most code runs
+cold.
+"""
 _INLINE_ALL = 32 << 10
-"""The same for the pieces of one round of a shuffle together."""
+"""Limit in bytes for all pieces of one round of a shuffle together."""
 _INLINE_NUMBERS = 1 << 20
-"""And where each is a small array: to open a block takes longer than its bytes in a message, and is to be answered."""
+"""The same limit when every piece is a small array: opening a block takes longer than copying its bytes, and needs an
+answer.
+"""
 
 
 class Room(NamedTuple):
-    """An array whose memory is to be sent."""
+    """An array whose memory will be sent."""
 
     array: Any
     segment: Segment
 
 
 class Values:
-    """Encodes and decodes; thread-safe as Blocks are."""
+    """Encodes and decodes values; thread-safe as Blocks is."""
 
     def __init__(self, blocks: Blocks, prefix: str, is_far: Callable[[], bool], *, one_host: bool = False) -> None:
-        """`is_far`: whether some receiver cannot be reached directly, so that blocks go to the store."""
+        """`is_far` returns whether some receiver cannot be reached directly; then blocks go to the store."""
         self._one_host = one_host
         self._blocks, self._prefix, self._is_far = blocks, prefix, is_far
         self._segments = Segments(blocks.host) if blocks.host is not None else None
@@ -54,7 +58,9 @@ class Values:
         )
 
     def room(self, like: Any) -> Room | None:
-        """For an array of this dtype and shape, in shared memory that is kept; None for small ones, or without any."""
+        """Return memory for an array of this dtype and shape, in a kept segment; None for a small array or without a
+        segment.
+        """
         if self._segments is None or kind_of(like) != "array" or like.nbytes <= INLINE or not like.flags.c_contiguous:
             return None
         import numpy as np
@@ -67,12 +73,12 @@ class Values:
         return Room(np.frombuffer(data, like.dtype).reshape(like.shape), segment)
 
     def leave(self, room: Room) -> None:
-        """It is not needed."""
+        """Release memory that will not be sent."""
         assert self._segments is not None
         self._segments.release(room.segment)
 
     def encode(self, value: Any, room: Room | None = None) -> Payload:
-        """One value; `room`: where it is already. Raises DataError and StoreError."""
+        """Encode one value; `room` is the memory that already holds it. Raises DataError and StoreError."""
         if type(value) is bytes and len(value) <= INLINE:
             return Payload("bytes", value)
         if (plain := _PLAIN.get(type(value))) is not None and (not plain or len(value) <= plain):
@@ -85,7 +91,7 @@ class Values:
         return Payload(kind, ref.inline) if ref.inline else Payload(kind, b"", ref.slice(0))
 
     def encode_pieces(self, kind: Kind, pieces: Sequence[Any]) -> list[Payload]:
-        """The pieces of a round, as one block when they are not small."""
+        """Encode the pieces of a round, as one block unless they are small."""
         if kind == "array" and all(map(_is_small, pieces)) and sum(one.nbytes for one in pieces) <= _INLINE_NUMBERS:
             return [_numbers(one) for one in pieces]
         limit = min(INLINE * len(pieces), _INLINE_ALL)
@@ -96,7 +102,9 @@ class Values:
         return [Payload(kind, b"", slice) for slice in slices]
 
     def decode(self, payload: Payload) -> Any:
-        """The value `encode` was given; arrays and tables are read-only views. Raises as `Blocks.get` does."""
+        """Return the value that `encode` received; arrays and tables are read-only views. Raises the errors of
+        `Blocks.get`.
+        """
         if payload.kind == "bytes":
             return payload.data
         if payload.kind == "plain":
@@ -105,7 +113,7 @@ class Values:
         return value[0] if payload.kind == "objects" else value
 
     def decode_piece(self, payload: Payload) -> Any:
-        """A piece `encode_pieces` was given."""
+        """Return a piece that `encode_pieces` received."""
         if payload.kind == "numbers":
             import numpy as np
 
@@ -116,7 +124,7 @@ class Values:
         return self._blocks.get(payload.slice, shared=True) if found is None else decode(found)
 
     def _read(self, slice: Slice) -> Buffer | None:
-        """What another member of this host put there, or None."""
+        """Return the bytes if another member of this host wrote them to shared memory; otherwise None."""
         host = self._blocks.host
         if self._segments is None or host is None or f"host:{host.host_id}" not in slice.locations:
             return None
@@ -125,12 +133,12 @@ class Values:
             return self._segments.read(name, slice.part.offset, slice.part.length)
 
     def take_back(self, payload: Payload) -> None:
-        """Everybody has it: its shared memory may be used again."""
+        """All receivers have the value: its shared memory may be reused."""
         if self._segments is not None and payload.slice is not None:
             self._segments.take_back(self._blocks.on_host(payload.slice.name))
 
     def close(self) -> None:
-        """Give back the shared memory that is kept. Values that others have still to get stay."""
+        """Free the kept shared memory. Values that other members have yet to receive stay."""
         if self._segments is not None:
             self._segments.close()
 
@@ -144,7 +152,7 @@ def _numbers(array: Any) -> Payload:
 
 
 def kind_of(value: Any) -> Kind:
-    """How a value is encoded."""
+    """Return the kind of block that encodes the value."""
     numpy, arrow = sys.modules.get("numpy"), sys.modules.get("pyarrow")
     if numpy is not None and type(value) is numpy.ndarray and value.ndim and not value.dtype.hasobject:
         return "array"

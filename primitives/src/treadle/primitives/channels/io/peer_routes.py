@@ -1,4 +1,4 @@
-"""The ways to other members: a connection that one of the two dialled, or else through the coordinator."""
+"""Routes to other members: a connection that either side dialled, otherwise the relay of the coordinator."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from .socket_loop import Loop
 
 _TICK = 0.2
-"""Seconds between looks at what was not acknowledged."""
+"""Seconds between checks for letters that are not acknowledged."""
 _ACKNOWLEDGES = 5
-"""Ticks after which what came over a connection is acknowledged, if nothing goes back: the sender can forget it."""
+"""Ticks after which received letters are acknowledged if no letter goes back, so that the sender can drop them."""
 _PATIENCE = 5.0
-"""Seconds a connection may stay silent on what was sent; then the coordinator carries it."""
+"""Seconds that a connection may leave letters unacknowledged before the coordinator relays them."""
 _DIALLING = 5.0
-"""Seconds until a dialled member must have proved itself."""
+"""Seconds until a dialled member must have authenticated."""
 _HANDSHAKES = 64
-"""At the same time."""
+"""Limit of concurrent handshakes."""
 _letter: Callable[[bytes, str], Letter] = decoder(Letter)
 _caller: Callable[[bytes, str], Caller] = decoder(Caller)
 
 
 class Road:
-    """To one other member."""
+    """The route to one other member."""
 
     def __init__(self, member: str) -> None:
         self.member = member
@@ -46,15 +46,15 @@ class Road:
         self.link: Link | None = None
         self.dialling = False
         self.relayed = False
-        """No connection can be made, for now."""
+        """No connection is possible for now; letters go through the coordinator."""
         self.dead = False
-        """Lost, or ended: nothing need reach it."""
+        """The member was lost or has ended: letters to it are dropped."""
         self.moved = time.monotonic()
-        """When the other side last acknowledged something, or there was nothing to; as of the last tick."""
+        """When the other side last acknowledged a letter, or when no letter was waiting; updated at each tick."""
 
 
 class Roads:
-    """All of a member's. Called with the loop's lock held."""
+    """All routes of a member. Needs the loop's lock."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Roads:
         receive: Callable[[str, Message], None],
         reach: Callable[[str], None],
     ) -> None:
-        """`reach`: somebody should look for a path to this member, if nobody does yet."""
+        """`reach` starts a search for a path to a member, unless one is under way."""
         self._loop, self._me, self._run, self._key = loop, me, run, key
         self._relay, self._receive, self._reach = relay, receive, reach
         self._roads: dict[str, Road] = {}
@@ -78,7 +78,7 @@ class Roads:
     # -- letters ----------
 
     def know(self, member: str, address: str) -> None:
-        """Where a member can be dialled."""
+        """Set the address at which a member can be dialled."""
         self._road(member).address = address
 
     def send(self, member: str, message: Message | None, last: bool = False) -> None:
@@ -92,7 +92,7 @@ class Roads:
             self._carry(road, letter)
 
     def lose(self, member: str) -> None:
-        """It is no more: nothing need reach it."""
+        """The member is lost: letters to it are dropped."""
         road = self._road(member)
         road.dead = True
         if road.link is not None:
@@ -100,7 +100,7 @@ class Roads:
 
     @property
     def quiet(self) -> bool:
-        """Whether everybody has seen everything."""
+        """Return whether all members have acknowledged all letters."""
         return all(road.dead or road.path.quiet for road in self._roads.values())
 
     @property
@@ -108,13 +108,13 @@ class Roads:
         return any(road.relayed and not road.dead for road in self._roads.values())
 
     def farewell(self) -> None:
-        """Tell everybody there is a way to that this member ends, and have it acknowledged at once."""
+        """Announce this member's end to all members with a route, and ask for an immediate acknowledgement."""
         for road in list(self._roads.values()):
             if road.link is not None or not road.path.quiet:
                 self.send(road.member, None, last=True)
 
     def from_relay(self, member: str, body: bytes) -> None:
-        """A letter that came through the coordinator; what is none is as good as lost."""
+        """Receive a letter that came through the coordinator; an invalid one counts as lost."""
         try:
             letter = _letter(body, member)
         except WireError:
@@ -148,7 +148,7 @@ class Roads:
             self._receive(road.member, message)
         self._acknowledge(road, letter.last)
         if letter.last:
-            road.dead = True  # it needs nothing any more
+            road.dead = True  # the member has ended and needs no more letters
 
     def _acknowledge(self, road: Road, now: bool) -> None:
         answer = road.path.acknowledgement(now)
@@ -158,8 +158,9 @@ class Roads:
     # -- connections ----------
 
     def accepted(self, sock: socket, identity: Identity | None) -> None:
-        """A caller. Where too many have proved nothing, the oldest one goes: a member proves itself within
-        milliseconds, and comes through the coordinator where it cannot."""
+        """Handshake with a caller in a thread. When too many callers are unauthenticated, the oldest is closed: a
+        member authenticates within milliseconds, and falls back to the coordinator.
+        """
         if len(self._strangers) >= self._strangers.most and (oldest := self._strangers.oldest()) is not None:
             oldest.abort()
         try:
@@ -169,7 +170,7 @@ class Roads:
         thread = threading.Thread(target=self._accept, args=(connection, identity), name="treadle-accept", daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # there are too many threads: it dials again, or comes through the coordinator
+        except RuntimeError:  # too many threads: the caller dials again, or uses the coordinator
             connection.close()
         else:
             self._strangers.add(connection, time.monotonic())
@@ -189,7 +190,7 @@ class Roads:
         self._listen(None, link)
 
     def opened(self, member: str, connection: Connection) -> None:
-        """A path that both sides dialled; for the thread of the attempt."""
+        """Use a path that both sides dialled. Called in the thread of the attempt."""
         link = Link(connection)
         self._loop.do(lambda: self._listen(self._road(member), link))
 
@@ -231,7 +232,7 @@ class Roads:
     def _use(self, road: Road, link: Link) -> None:
         road.link, road.relayed, road.moved = link, False, time.monotonic()
         for letter in road.path.again():
-            if road.link is link:  # still
+            if road.link is link:  # sending may have broken it
                 self._put(road, link, letter)
 
     def _ready(self, known: list[Road | None], link: Link, event: int) -> None:
@@ -248,7 +249,7 @@ class Roads:
             self._broken(known[0], link)
 
     def _called(self, caller: Caller, link: Link) -> Road:
-        """Raises WireError when it was another that was called."""
+        """Return the caller's route. Raises WireError when the caller meant another member."""
         if caller.called != self._me:
             raise WireError(f"{link.name} called {caller.called}, which was here before")
         road = self._road(caller.member)
@@ -261,7 +262,8 @@ class Roads:
         if road is None or road.link is not link:
             return
         road.link, road.dialling = None, True
-        self._loop.later(_TICK, partial(self._dial_again, road))  # not at once: it may end as this one did
+        # not at once: the next connection may break in the same way
+        self._loop.later(_TICK, partial(self._dial_again, road))
 
     def _dial_again(self, road: Road) -> None:
         road.dialling = False
@@ -283,7 +285,7 @@ class Roads:
             self._relay(road.member, encode_head(letter))
 
     def tick(self) -> None:
-        """The first of many."""
+        """Check all routes, and schedule the next tick."""
         if self._closed:
             return
         self._loop.later(_TICK, self.tick)
@@ -308,7 +310,7 @@ class Roads:
         elif road.relayed:
             self._relay_all(road)
         else:
-            road.dialling = False  # too long ago to count on
+            road.dialling = False  # the attempt is too old to count on
             self._dial(road)
 
     def close(self) -> None:

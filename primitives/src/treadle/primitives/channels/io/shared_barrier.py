@@ -1,9 +1,11 @@
-"""Where members of one host meet without a message: boards, which say who has arrived, and a bell that wakes them all.
+"""Barriers of members of one host, without messages: boards that count arrivals, and a bell that wakes all members.
 
-A **board** is a page of shared memory with a count for each member: how often it has arrived at one barrier. Nobody
-writes another's count, and none falls; so a generation that is complete is so for all who look, for ever. Once somebody
-is said to be gone, which may be wrong of who was only silent, whoever looks next decides, for all and for ever, that
-what is not complete never will be: so all pass or none does. The **bell** only says that it is time to look.
+A **board** is a page of shared memory with a count for each member: how often the member has arrived at one barrier.
+Each member writes only its own count, and counts only rise; so a complete generation stays complete for every reader.
+
+A member may be reported as gone although it was only silent. Then the next reader decides, finally and for all members,
+that incomplete generations will never be complete: so either all pass or none does. The **bell** only signals that it
+is time to look.
 """
 
 from __future__ import annotations
@@ -22,16 +24,16 @@ from ...stores.shared_memory import HostFolder
 from ...stores.store_errors import border
 
 _WORD = 8
-"""Bytes of a count: it is written whole."""
+"""Bytes of a count; it is written atomically."""
 _SETTLES = 0.01
-"""Seconds after which everybody sees what was written; it takes microseconds."""
+"""Seconds after which all processes see a write; it takes microseconds."""
 
 
 class Boards:
-    """Of one gang, all of whose members have this folder; `size` of them, this one is `rank`."""
+    """The boards of one gang of `size` members, which all have this folder; this member's rank is `rank`."""
 
     def __init__(self, host: HostFolder, name: str, rank: int, size: int) -> None:
-        """Below `name` in the folder. Raises StoreError."""
+        """Boards are files below `name` in the folder. Raises StoreError."""
         self._host, self._name, self._rank, self._size = host, name, rank, size
         self._boards: list[Board] = []
         with border(host.url, name):
@@ -39,7 +41,7 @@ class Boards:
             self.bell = Bell(host.path(f"{name}/bell"))
 
     def open(self, barrier: str) -> Board:
-        """The board of a barrier, the same file for all. Raises StoreError."""
+        """Open the board of a barrier, the same file for all members. Raises StoreError."""
         name = f"{self._name}/{xxhash.xxh3_128_hexdigest(barrier.encode())}"
         with border(self._host.url, name):
             board = Board(self._host.path(name), self._rank, self._size, self.bell)
@@ -53,48 +55,52 @@ class Boards:
 
 
 class Board:
-    """One barrier's. Behind the counts stand, once that matters, who is gone and how many generations pass."""
+    """The board of one barrier. Two more words follow the counts: the member that is gone, and how many generations
+    pass.
+    """
 
     def __init__(self, path: Path, rank: int, size: int, bell: Bell) -> None:
         self._path, self._rank, self._bell = path, rank, bell
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            os.posix_fallocate(self._file, 0, (size + 2) * _WORD)  # in shared memory that is full, now or never
+            # when shared memory is full, fail here and not at a later write
+            os.posix_fallocate(self._file, 0, (size + 2) * _WORD)
             self._memory = mmap.mmap(self._file, (size + 2) * _WORD)
         except BaseException:
             os.close(self._file)
             raise
         words = memoryview(self._memory).cast("Q")
         self._counts, self._gone, self._limit = words[:size], words[size : size + 1], words[size + 1 :]
-        """The last two count from 1; 0: nobody is, that is open."""
+        """Both words hold their value plus 1; 0: no member is gone, the limit is open."""
         self._doubted_at = 0.0
 
     def arrive(self, generation: int) -> None:
-        """This member is at the barrier for the (generation + 1)-th time; whoever completes it wakes the others.
+        """This member arrives for the (generation + 1)-th time; the member that completes the generation wakes the
+        others.
 
-        Two that arrive at once may each miss the other's count, as a store is seen late: nobody rings then, and those
-        who wait find out when they next look.
+        Stores become visible late, so two members that arrive together may each miss the other's count. Then neither
+        rings, and waiting members notice when they next look.
         """
         self._counts[self._rank] = generation + 1
         if min(self._counts) > generation:
             if not generation:
-                self._remove()  # everybody has it open
+                self._remove()  # all members have opened it
             self._bell.ring()
 
     def doubt(self, rank: int) -> None:
-        """This member is gone, or was silent for so long that others go on without it."""
+        """Report that a member is gone, or was silent for so long that the others continue without it."""
         self._gone[0] = self._gone[0] or rank + 1
 
     @property
     def gone(self) -> int:
-        """Who was doubted."""
+        """The rank of the member reported as gone."""
         return self._gone[0] - 1
 
     def met(self, generation: int) -> bool | None:
-        """Whether all members arrive in this generation, the same for all who ask; None: that is open.
+        """Return whether all members arrive in this generation, the same answer for all readers; None: still open.
 
-        Without a lock while nobody is gone: whoever sees that all are there looks at the counts first, and who decides
-        waits until they show what was seen then.
+        No lock is taken while no member is gone: a reader that sees a complete generation reads the counts before that
+        word. A reader that decides waits until all earlier writes are visible.
         """
         complete = min(self._counts) > generation
         if not self._gone[0]:
@@ -106,7 +112,7 @@ class Board:
         return met
 
     def _look(self, generation: int, lock: int) -> bool | None:
-        """With an exclusive lock: and decide."""
+        """Read the board under the lock; an exclusive lock also decides."""
         try:
             fcntl.flock(self._file, lock | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -122,7 +128,7 @@ class Board:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def present(self, generation: int) -> int:
-        """How many have arrived."""
+        """Return how many members have arrived."""
         return sum(count > generation for count in self._counts)
 
     def _remove(self) -> None:
@@ -138,10 +144,10 @@ class Board:
 
 
 class Bell:
-    """A FIFO that all members of a gang have open: one write wakes everybody who waits with EPOLLET.
+    """A FIFO that all members of a gang have open: one write wakes every member that waits with EPOLLET.
 
-    Nobody reads what they are woken by. Whoever rings empties it before: what is written into an empty one is an edge
-    for each of them (epoll(7), pipe(7)).
+    Waiting members do not read from it. The ringing member empties it first: a write into an empty FIFO is an edge for
+    each waiting member (epoll(7), pipe(7)).
     """
 
     def __init__(self, path: Path) -> None:
@@ -150,7 +156,7 @@ class Bell:
         while self._descriptor < 0:
             with contextlib.suppress(FileExistsError):
                 os.mkfifo(path, 0o600)
-            with contextlib.suppress(FileNotFoundError):  # somebody has ended, and removed it
+            with contextlib.suppress(FileNotFoundError):  # another member has ended and removed it
                 self._descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def fileno(self) -> int:
@@ -159,11 +165,11 @@ class Bell:
     def ring(self) -> None:
         with contextlib.suppress(BlockingIOError):
             os.read(self._descriptor, 64)
-        with contextlib.suppress(BlockingIOError):  # somebody else has just rung it, very often
+        with contextlib.suppress(BlockingIOError):  # another member has just rung it, very often
             os.write(self._descriptor, b"!")
 
     def remove(self) -> None:
-        """Nobody need open it any more."""
+        """Remove the file; no further member needs to open it."""
         self._path.unlink(missing_ok=True)
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
-"""Shared memory that is used again: fresh pages cost four times the copy into kept ones, for readers as for the writer.
+"""Reuse of shared memory: writing fresh pages costs four times a copy into kept pages, for readers and the writer.
 
-A **segment** is a file of the host folder that one member writes. Whoever looks at a value in it holds a shared lock on
-the file (flock) for as long as any view of it lives; the kernel ends the lock of a process that dies. When everybody
-has a value, its writer takes the segment back, and writes into it again, under an exclusive lock and another name,
-once nobody looks any more. So a name means the same bytes for ever, and views never change.
+A **segment** is a file of the host folder that one member writes. A reader holds a shared lock (flock) on the file
+while any view of it lives; the kernel releases the lock of a process that dies. When all receivers have a value, the
+writer takes the segment back. Once no reader holds a lock, the writer reuses the segment under an exclusive lock and a
+new name. So a name always means the same bytes, and views never change.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from ...stores.atomic_files import Buffer
 from ...stores.shared_memory import HostFolder
 
 _KEPT = 3
-"""Segments a member keeps: receivers may still look at the last value while the next is written."""
+"""Free segments that a member keeps: receivers may still read the last value while the next is written."""
 _READ = 64 << 10
 """Bytes up to which reading is faster than a view."""
 _MAPPINGS = 64
-"""Of segments that others write; kept, so that their pages need not be mapped again."""
+"""Mappings of other members' segments that are kept, so that their pages need not be mapped again."""
 
 
 class Segment:
-    """One that this member writes."""
+    """A segment that this member writes."""
 
     def __init__(self, path: Path) -> None:
         """Raises FileNotFoundError."""
@@ -41,11 +41,11 @@ class Segment:
         self.descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         self.size = os.fstat(self.descriptor).st_size
         self.filled_at = -1
-        """Where bytes are in place already that `write` gets with all others (see `Segments.reserve`)."""
+        """Offset of bytes that are already in place when `write` receives them (see `Segments.reserve`); -1: none."""
         self._memory: memoryview | None = None
 
     def try_lock(self) -> bool:
-        """Whether nobody looks at it; then nobody will before `write` is done."""
+        """Return whether no reader holds a lock; then the segment stays locked until `write` is done."""
         try:
             fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -54,19 +54,19 @@ class Segment:
 
     @property
     def memory(self) -> memoryview:
-        """Writable; for who has locked it."""
+        """The writable memory; only for the holder of the lock."""
         if self._memory is None:
             flags = mmap.MAP_SHARED | mmap.MAP_POPULATE
             self._memory = memoryview(mmap.mmap(self.descriptor, self.size, flags=flags))
         return self._memory
 
     def rename(self, path: Path) -> None:
-        """Before anything is written: what is found under the old name must be what it was."""
+        """Rename it before any write: the old name must never show other bytes."""
         os.rename(self.path, path)
         self.path = path
 
     def write(self, buffers: Sequence[Buffer]) -> None:
-        """Put other bytes into it, and unlock it."""
+        """Write other bytes into it, and unlock it."""
         offset = 0
         for buffer in buffers:
             view = memoryview(buffer).cast("B")
@@ -88,7 +88,7 @@ class Segment:
 
 
 class Segments:
-    """Those that one member writes, and views of those it reads. Thread-safe."""
+    """The segments that one member writes, and views of segments that it reads. Thread-safe."""
 
     def __init__(self, host: HostFolder) -> None:
         self._host = host
@@ -97,12 +97,12 @@ class Segments:
         self._written: dict[Path, Segment] = {}
         self._mappings: OrderedDict[tuple[int, int], tuple[int, mmap.mmap]] = OrderedDict()
         self._views: set[int] = set()
-        """Descriptors, each with its lock."""
+        """Open descriptors of views; each holds a lock."""
 
-    # -- of the writer ----------
+    # -- for the writer ----------
 
     def write(self, name: str, buffers: Sequence[Buffer], into: Segment | None = None) -> None:
-        """As `HostFolder.put`. `into`: a reserved segment, where some of the bytes are in place already."""
+        """Write a block, as `HostFolder.put` does. `into`: a reserved segment that already holds some of the bytes."""
         path = self._host.path(name)
         segment = into or self._take(sum(map(len, buffers)))
         if segment is None or not self._renamed(segment, path):
@@ -115,15 +115,16 @@ class Segments:
     def _renamed(self, segment: Segment, path: Path) -> bool:
         try:
             segment.rename(path)
-        except OSError:  # somebody has removed the run
+        except OSError:  # another process has removed the run
             segment.close()
             return False
         return True
 
     def reserve(self, size: int, filled_at: int) -> Segment | None:
-        """A kept one, if there is one that fits: what `write` will put at `filled_at` may be made in place.
+        """Return a free segment that is large enough, if any: the buffer that `write` puts at `filled_at` may be made
+        in place.
 
-        To be written into then, or to be returned.
+        The caller then passes it to `write` or to `release`.
         """
         segment = self._take(size)
         if segment is None or not self._renamed(segment, segment.path.with_name(f"{segment.path.name}+")):
@@ -132,7 +133,7 @@ class Segments:
         return segment
 
     def release(self, segment: Segment) -> None:
-        """It was reserved in vain."""
+        """The reserved segment was not needed."""
         segment.unlock()
         with self._lock:
             self._free.append(segment)
@@ -146,7 +147,7 @@ class Segments:
             self._host.put(name, buffers)
 
     def _take(self, size: int) -> Segment | None:
-        """The smallest free one that is large enough, locked."""
+        """Return the smallest free segment that is large enough, locked; None without one."""
         with self._lock:
             for segment in sorted(self._free, key=lambda one: one.size):
                 if segment.size >= size and segment.try_lock():
@@ -155,7 +156,7 @@ class Segments:
         return None
 
     def _let_go(self) -> bool:
-        """Of the memory that is kept; whether there was any."""
+        """Remove all free segments; returns whether there were any."""
         with self._lock:
             free, self._free = self._free, []
         for segment in free:
@@ -163,19 +164,20 @@ class Segments:
         return bool(free)
 
     def take_back(self, name: str) -> None:
-        """Everybody has what is in this block: it may be written again once nobody looks. Best effort."""
+        """All receivers have this block: its segment may be reused once no reader holds a lock. Best effort."""
         path = self._host.path(name)
         with contextlib.suppress(OSError), self._lock:
             self._free.append(self._written.pop(path) if path in self._written else Segment(path))
             if len(self._free) > _KEPT:
                 self._free.pop(0).remove()
 
-    # -- of readers ----------
+    # -- for readers ----------
 
     def read(self, name: str, offset: int, length: int) -> Buffer | None:
-        """Bytes of a block that another member of this host wrote; None when there is no such block any more.
+        """Return bytes of a block that another member of this host wrote; None when the block no longer exists.
 
-        They are not checked: a member of the run put them there whole, and said so over an authenticated connection.
+        The bytes are not checked: a member of the run wrote them whole, and reported so over an authenticated
+        connection.
         """
         path = self._host.path(name)
         try:
@@ -195,11 +197,13 @@ class Segments:
                 os.close(descriptor)
 
     def _may_view(self) -> bool:
-        """Each view holds a descriptor; half of those allowed stay free for everything else."""
+        """Each view holds a descriptor; half of the allowed descriptors stay free for other uses."""
         return len(self._views) < resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
 
     def _view(self, path: Path, descriptor: int) -> memoryview:
-        """The descriptor, and with it the lock, is held as long as anything refers to this memory."""
+        """Return a view that holds the descriptor, and with it the lock, as long as any object refers to
+        this memory.
+        """
         mapping = self._mapping(path, descriptor)
         holder = (ctypes.c_ubyte * len(mapping)).from_buffer(mapping)
         self._views.add(descriptor)
@@ -214,20 +218,23 @@ class Segments:
                 self._mappings.move_to_end(key)
                 return self._mappings[key][1]
             self._forget_removed()
-            unlocked = os.open(path, os.O_RDWR | os.O_CLOEXEC)  # the lock must not last as long as the mapping
+            # a descriptor of its own: the lock must not last as long as the mapping
+            unlocked = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             mapping = mmap.mmap(unlocked, status.st_size)
             self._mappings[key] = (unlocked, mapping)
             return mapping
 
     def _forget_removed(self) -> None:
-        """Memory that its writer gave up is given back when the last mapping of it ends."""
+        """Drop mappings of removed files, so that the kernel can free their memory, and the oldest ones above the
+        limit.
+        """
         for key, (descriptor, _) in list(self._mappings.items()):
             if not os.fstat(descriptor).st_nlink or len(self._mappings) >= _MAPPINGS:
                 del self._mappings[key]
                 os.close(descriptor)
 
     def close(self) -> None:
-        """Give back what is kept. Views stay valid, and so does what others have still to read."""
+        """Free the kept segments. Views stay valid, and unread values of this member stay readable."""
         self._let_go()
         with self._lock:
             for segment in self._written.values():
@@ -244,7 +251,7 @@ def _end_view(views: set[int], descriptor: int) -> None:
 
 
 def _lock_shared(descriptor: int, path: Path) -> bool:
-    """Whether this file has its name still, and keeps it while it is locked."""
+    """Lock the file, and return whether it still has its name, which it keeps while it is locked."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         return os.stat(path).st_ino == os.fstat(descriptor).st_ino

@@ -1,8 +1,8 @@
-"""Who reads the sockets: the user's thread while it waits, the keeper's while the user's function computes.
+"""The socket loop: a waiting user thread runs it, and the keeper thread runs it while user functions compute.
 
-All state is guarded by one lock, which nobody holds while waiting. One thread at a time leads: it waits for the sockets
-and handles what comes (leader and followers, Schmidt 1995). The keeper only watches while nobody leads, and is blinded
-by a user's thread that has to wait, so that what it waits for arrives without passing from thread to thread.
+One lock guards all state; no thread holds it while waiting. One thread at a time leads: it waits for the sockets and
+handles their events (leader and followers, Schmidt 1995). The keeper watches only while no thread leads. A user thread
+that waits switches the keeper's watch off, so that events reach it without a change of threads.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ from ...errors import TreadleError
 
 T = TypeVar("T")
 _NAP = 0.005
-"""Seconds after which the keeper looks whether anybody leads."""
+"""Seconds after which the keeper checks whether a thread leads."""
 _SLEEP = 0.05
-"""The same while a user's thread leads. It does not wake the keeper when it is done: with many members on a host that
-would cost more than all else at a barrier, and what a function that computes has to pass on may wait so long."""
+"""The same while a user's thread leads. A thread that stops leading does not wake the keeper: with many members on a
+host that would be the largest cost of a barrier. Messages that a computing function has to pass on may wait this long.
+"""
 _NEVER = float("inf")
 _BRIEF = 200e-6
-"""Seconds of a wait that is not worth sleeping."""
+"""Seconds of a wait that is too short for sleeping."""
 _TAKEN = 50e-6
-"""Seconds after which a processor that was yielded has been used by somebody: it is awake without our help."""
+"""A yield that takes longer than these seconds means that another thread used the processor: it is awake already."""
 
 
 class Late(TreadleError):
-    """What was waited for did not come before the deadline."""
+    """The awaited event did not arrive before the deadline."""
 
 
 class Loop:
@@ -48,15 +49,15 @@ class Loop:
         self.register(self._wake, lambda _: self._woken())
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._due = _NEVER
-        """When the next timer is."""
+        """When the next timer is due."""
         self._numbers = itertools.count()
         self._leader: int = 0
         self._watching = False
-        """Whether the keeper sees what comes."""
+        """Whether the keeper receives socket events."""
         self._wanted = 0
         self._turns = 0
         self._looks = True
-        """Whether it is well to look for a while before sleeping."""
+        """Whether to poll for a while before sleeping."""
         self._error: BaseException | None = None
         self._over = False
         self._keeper = threading.Thread(target=self._keep, name="treadle-channels", daemon=True)
@@ -72,19 +73,19 @@ class Loop:
         self._epoll.modify(fd, events)
 
     def unregister(self, fd: int) -> None:
-        """Before the descriptor is closed."""
+        """Call before the descriptor is closed."""
         if self._handlers.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
     def later(self, seconds: float, action: Callable[[], None]) -> None:
-        """Do it after so long."""
+        """Run `action` after this delay."""
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._numbers), action))
         self._due = self._timers[0][0]
 
     # -- for any thread ----------
 
     def do(self, action: Callable[[], T]) -> T:
-        """Do something with the lock held, and let those who wait look again."""
+        """Run `action` under the lock, and let waiting threads poll again."""
         with self.lock:
             due = self._due
             result = action()
@@ -96,14 +97,16 @@ class Loop:
             return result
 
     def wait(self, poll: Callable[[], T | None], deadline: float) -> T:
-        """What `poll` says, called with the lock held, as soon as it is not None. Raises Late, and what `poll` does."""
+        """Return the result of `poll`, called under the lock until it is not None. Raises Late, and the errors of
+        `poll`.
+        """
         with self.lock:
             while (result := poll()) is None:
                 self.wait_once(deadline)
             return result
 
     def wait_once(self, deadline: float) -> None:
-        """With the lock held: until something may have happened. Raises Late."""
+        """Wait, with the lock held, until an event may have happened. Raises Late."""
         if self._error is not None:
             raise self._error
         now = time.monotonic()
@@ -117,14 +120,14 @@ class Loop:
             self._take_over(deadline - now)
 
     def _take_over(self, left: float) -> None:
-        """Wait until something happened or the lead is free."""
+        """Wait until an event happened or no thread leads."""
         self._wanted += 1
         os.eventfd_write(self._wake, 1)
         self._changed.wait(min(left, 1.0))
         self._wanted -= 1
 
     def _turn(self, timeout: float) -> None:
-        """Lead once: wait for sockets and timers without the lock, then handle what came."""
+        """Lead once: wait for sockets and timers without the lock, then handle the events."""
         self._leader = threading.get_ident()
         self.lock.release()
         try:
@@ -142,10 +145,10 @@ class Loop:
             self._changed.notify_all()
 
     def _poll(self, timeout: float) -> list[tuple[int, int]]:
-        """Look for a while instead of sleeping: to wake an idle processor takes longer.
+        """Poll for a while instead of sleeping: waking an idle processor takes longer.
 
-        Yielding in between leaves the processor to whoever has something to do, such as to send what is waited for. If
-        somebody has, who waits sleeps at once from then on, until a wait was short.
+        A yield between two polls gives the processor to threads with work, such as the sender of the awaited message.
+        After a yield that another thread used, later waits sleep at once, until a wait was short.
         """
         began = now = time.monotonic()
         look = min(_BRIEF, timeout) if self._looks else 0.0
@@ -174,7 +177,7 @@ class Loop:
     # -- the keeper ----------
 
     def _keep(self) -> None:
-        """Watch once nobody has led for a while; lead when something comes."""
+        """Watch when no thread has led for a while; lead when an event arrives."""
         turns = -1
         while not self._over:
             with self.lock:
@@ -188,7 +191,7 @@ class Loop:
                     self._lead_once()
 
     def _watch_from_now(self, watching: bool) -> None:
-        """To change what the keeper sees does not wake it: that would be most of the work of a short wait."""
+        """Switch the keeper's watch on or off, without waking it: that would be most of the cost of a short wait."""
         if self._watching != watching:
             self._watching = watching
             self._watch.modify(self._epoll.fileno(), select.EPOLLIN if watching else 0)
@@ -196,12 +199,12 @@ class Loop:
     def _lead_once(self) -> None:
         try:
             self._turn(0.0)
-        except Exception as error:  # noqa: BLE001 - whoever waits next gets it
+        except Exception as error:  # noqa: BLE001 - the next waiting thread raises it
             self._error = error
             self._over = True
 
     def close(self) -> None:
-        """End the keeper; handlers run no more."""
+        """End the keeper thread; no handler runs afterwards."""
         self._over = True
         os.eventfd_write(self._end, 1)
         self._keeper.join()

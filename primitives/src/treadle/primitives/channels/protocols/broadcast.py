@@ -1,10 +1,12 @@
-"""Broadcast: a value floods the tree from its sender's seat, n - 1 messages; every member gets it at most once.
+"""Broadcast: a value floods the tree from its sender's seat, in n - 1 messages; each member delivers it at most once.
 
-Each member keeps a log of what it got, in that order, until everybody's user has received it. A link between two
-members transmits the log in order, leaving out what the other is known to have; so whoever gets a message has got
-before it everything its sender had (causal order, by induction over links). When the tree changes, new neighbours
-first tell each other what they have, then what is lacking is sent again: what one survivor has, all get. The
-acknowledgement of stable messages follows Birman and Joseph, Reliable communication in the presence of failures (1987).
+Each member keeps a log of received values in order of arrival, until all users have received them. A link between two
+members transmits the log in order, without values that the other side is known to have. So a member that receives a
+value has already received everything that its sender had (causal order, by induction over links).
+
+When the tree changes, new neighbours first exchange lists of the values that they have, then send the missing values:
+if one survivor has a value, all receive it. The acknowledgement of stable messages follows Birman and Joseph, Reliable
+communication in the presence of failures (1987).
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from .collective import Machine, OnLoss
 from .membership import Roster, Send, to_all
 
 _REPORT_EVERY = 64
-"""Received messages after which a member says so; at once when there is a block, which then can be removed."""
+"""A member acknowledges after this many messages; at once for a block, which can then be freed."""
 
 
 class Broadcast(Machine):
@@ -33,12 +35,12 @@ class Broadcast(Machine):
         self._synced: set[str] = set()
         self._asked: dict[str, int] = {}
         self._name = me
-        """As a sender: who leaves and joins again counts from 1 again."""
+        """This member's name as a sender, with its first epoch: a member that joins again counts from 1 again."""
 
-    # -- of the user ----------
+    # -- for the user ----------
 
     def send(self, payload: Payload) -> list[Send]:
-        """Give the value to all others. Raises MemberLost once after a loss."""
+        """Send the value to all other members. Raises MemberLost once after a loss."""
         if self._untold:
             self._tell()
         number = self._have.get(self._name, 0) + 1
@@ -47,7 +49,7 @@ class Broadcast(Machine):
         return self._append(cast, "") + self._count(cast)
 
     def receive(self) -> Cast | None:
-        """The next value, or None while there is none; `took` follows. Raises MemberLost once after a loss."""
+        """Return the next value, or None; `took` must follow a value. Raises MemberLost once after a loss."""
         if self._inbox:
             return self._inbox.popleft()
         if self._untold:
@@ -55,25 +57,25 @@ class Broadcast(Machine):
         return None
 
     def took(self, cast: Cast) -> list[Send]:
-        """The user has it: its block is mapped."""
+        """The user has the value, and its block is mapped."""
         self._taken[cast.sender] = cast.number
         return self._count(cast)
 
     @property
     def unstable(self) -> int:
-        """How many own messages somebody has not received."""
+        """Number of own values that not all members have received."""
         return self._have.get(self._name, 0) - self._stable.get(self._name, 0) if len(self.roster.seats) > 1 else 0
 
     @property
     def left(self) -> bool:
-        """Neighbours have all there is, and nobody still has to map a block of this member's."""
+        """Return whether neighbours have all values of this member, and all its blocks are mapped."""
         if len(self.roster.seats) <= 1:
             return True
         asked = self._synced.issuperset(self.neighbours)
         return super().left and asked and not any(c.payload.slice and c.sender == self._name for c in self._log)
 
     def _confidants(self) -> set[str]:
-        """Whoever was sent what it lacks; others are asked after that."""
+        """Only neighbours that were sent their missing values; others are asked after that."""
         return self._synced.intersection(self.neighbours)
 
     # -- the flood ----------
@@ -107,7 +109,7 @@ class Broadcast(Machine):
     def _on_cast(self, source: str, cast: Cast) -> list[Send]:
         if cast.number <= self._have.get(cast.sender, 0):
             return []
-        if cast.born < self.joined:  # not for us, who came later, but for others behind us
+        if cast.born < self.joined:  # sent before this member joined: only pass it on
             self._taken[cast.sender] = cast.number
         else:
             self._inbox.append(cast)
@@ -127,7 +129,7 @@ class Broadcast(Machine):
                 continue
             if before.epoch and member in old:
                 sends.append(self._ask(member))
-            else:  # one of us has just come and has nothing
+            else:  # one of the two has just joined and has no values
                 self._synced.add(member)
                 sends += [Send(member, self._passed_on(cast)) for cast in self._log]
         self._subtree.clear()
@@ -145,14 +147,14 @@ class Broadcast(Machine):
         lacking = (cast for cast in self._log if cast.number > have.numbers.get(cast.sender, 0))
         return sends + [Send(sender, self._passed_on(cast)) for cast in lacking] + self._confide()
 
-    # -- what everybody has ----------
+    # -- acknowledgement ----------
 
     def _count(self, cast: Cast) -> list[Send]:
         self._since_report += _REPORT_EVERY if cast.payload.slice else 1
         return self._report(due=True) if self._since_report >= _REPORT_EVERY else []
 
     def _report(self, due: bool = False) -> list[Send]:
-        """Pass up the minimum of this subtree once all of it has said something; the root passes it down."""
+        """Send the minimum of this subtree to the parent once all children have reported; the root sends it down."""
         children = self.children
         if any(child not in self._subtree for child in children) and children:
             return []

@@ -1,10 +1,13 @@
-"""What the collectives have in common: views in order, messages of later views kept until then, losses told once.
+"""The common part of the collectives: ordered views, early messages of later views, and one report of each loss.
 
-Who leaves waits until all its neighbours have said, in its latest view, that they have whatever it has; it asks again
-when it gets more, or a newer view. So nothing goes with those that leave, even all at once: take the latest view that
-anybody leaves from. Whoever leaves from it was answered in it by all its neighbours, and those among them that leave do
-so from it too. Hence, from one to the next along its tree, whoever stays has what those have that left from it; and
-what is known to somebody who leaves from an earlier view is known to one who leaves later, or stays.
+A leaving member waits until all neighbours of its latest view have confirmed, in that view, that they have its values
+and knowledge. It asks again when it gets more, or a newer view. So no value is lost even when all members leave at
+once.
+
+Proof: take the latest view from which any member leaves. All neighbours of a leaving member confirmed in that view, and
+a neighbour that also leaves does so from the same view. So, from neighbour to neighbour along the tree, every remaining
+member has received the values of the members that left from it. Values of a member that leaves from an earlier view
+reach a member that leaves later, or one that remains.
 """
 
 from __future__ import annotations
@@ -25,24 +28,24 @@ class Machine:
     def __init__(self, channel: str, me: str, on_loss: OnLoss = "fail") -> None:
         self.channel, self.me, self.on_loss = channel, me, on_loss
         self.title = channel
-        """The channel in messages of errors."""
+        """The channel's name in error messages."""
         self.roster = NOBODY
         self.epoch = 0
         self.joined = 0
-        """Epoch of the first view this member was in."""
+        """Epoch of the first view that included this member."""
         self.parent: str | None = None
         self.children: tuple[str, ...] = ()
         self.neighbours: tuple[str, ...] = ()
         self.discards: list[Payload] = []
-        """Own blocks that everybody has mapped: the shell removes them."""
+        """Own blocks that all members have mapped; the shell frees them."""
         self._early: list[tuple[str, Message]] = []
         self._untold: list[str] = []
         self._leaving = False
         self._unnoted: Counter[str] = Counter()
-        """How often somebody was asked who has not answered in this view."""
+        """Maps a member to its number of unanswered `Leaving` messages in this view."""
 
     def view(self, roster: Roster) -> list[Send]:
-        """A newer view holds from now on."""
+        """Enter a newer view."""
         before, self.roster, self.epoch = self.roster, roster, roster.epoch
         self.joined = self.joined or roster.epoch
         self.parent, self.children = roster.parent(self.me), roster.children(self.me)
@@ -57,7 +60,7 @@ class Machine:
         return sends
 
     def message(self, sender: str, message: Message) -> list[Send]:
-        """Something arrived from another member."""
+        """Handle a message from another member."""
         if message.epoch > self.epoch:
             self._early.append((sender, message))
             return []
@@ -71,17 +74,19 @@ class Machine:
     # -- the end ----------
 
     def leave(self) -> list[Send]:
-        """Prepare to leave: what only this member has must not go with it."""
+        """Prepare to leave: other members must first have all that only this member has."""
         self._leaving = True
         return self._confide()
 
     @property
     def left(self) -> bool:
-        """Whether nobody needs this member any more, once `leave` was called."""
+        """Return whether, after `leave`, no other member needs this one any more."""
         return self._leaving and not self._unnoted
 
     def _confide(self) -> list[Send]:
-        """Who leaves asks whether others have all it has, after what they lack; again when it has more."""
+        """Ask the neighbours, after sending them their missing values, to confirm that they have everything. Repeated
+        for more values.
+        """
         if not self._leaving:
             return []
         confidants = sorted(self._confidants())
@@ -89,7 +94,7 @@ class Machine:
         return to_all(confidants, Leaving(self.channel, self.epoch, self._knowledge))
 
     def _confidants(self) -> set[str]:
-        """Who must have what this member has before it leaves."""
+        """Return the members that must have everything from this member before it leaves."""
         return set(self.neighbours)
 
     @property
@@ -97,22 +102,24 @@ class Machine:
         return Standing()
 
     def _note(self, sender: str, leaving: Leaving) -> list[Send]:
-        """All that was sent before has arrived. Of an older view: it asks again in this one."""
+        """Confirm: the paths keep order, so all earlier messages have arrived. Ignore an older view, for which the
+        sender asks again.
+        """
         if leaving.epoch < self.epoch:
             return []
         return [*self._learn(leaving.standing), Send(sender, Noted(self.channel, self.epoch))]
 
     def _learn(self, knowledge: Standing) -> list[Send]:  # noqa: ARG002
-        """What somebody knows who leaves."""
+        """Take over the knowledge of a leaving member."""
         return []
 
     def _noted(self, sender: str, noted: Noted) -> None:
         if noted.epoch == self.epoch:
             self._unnoted[sender] -= 1
-            self._unnoted += Counter()  # keeps what is above 0
+            self._unnoted += Counter()  # keeps positive counts only
 
     def _tell(self) -> None:
-        """Raise MemberLost for losses that the user was not told of."""
+        """Raise MemberLost for losses that were not yet reported to the user."""
         lost, self._untold = self._untold, []
         if lost and self.on_loss == "fail":
             raise MemberLost(self.title, lost)

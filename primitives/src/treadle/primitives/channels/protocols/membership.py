@@ -1,4 +1,4 @@
-"""The members of a channel in one view, and who sits where in their tree."""
+"""The members of a channel in one view, and their seats in the tree."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from ..messages import Message
 
 
 class Send(NamedTuple):
-    """Instruction: give this message to the path to that member."""
+    """An instruction: send this message over the path to that member."""
 
     member: str
     message: Message
 
 
 class Roster(NamedTuple):
-    """Who sits where."""
+    """A view of a channel as its members use it."""
 
     epoch: int
     seats: tuple[Seat, ...]
     fan_out: int
     lost: tuple[str, ...] = ()
-    """Members that failed since the view before."""
+    """Members lost since the view before."""
 
     @property
     def members(self) -> tuple[str, ...]:
         return tuple(seat.member for seat in self.seats)
 
     def parent(self, member: str) -> str | None:
-        """None for the root, and for who is not in the view."""
+        """Return the parent; None for the root, and for a member that is not in the view."""
         place = self._place(member)
         above = tree.parent(place, self.fan_out) if place >= 0 else None
         return None if above is None else self.seats[above].member
@@ -43,7 +43,7 @@ class Roster(NamedTuple):
         return tuple(self.seats[seat].member for seat in below)
 
     def neighbours(self, member: str) -> tuple[str, ...]:
-        """Children, and the parent last."""
+        """Return the children, then the parent."""
         parent = self.parent(member)
         return self.children(member) + ((parent,) if parent is not None else ())
 
@@ -55,7 +55,9 @@ NOBODY = Roster(0, (), 2)
 
 
 def advance(roster: Roster, view: View) -> Roster | None:
-    """The roster after `view`; None when it is not newer. Raises InternalError for a view of another past."""
+    """Return the roster after `view`; None when it is not newer. Raises InternalError when `view` builds on another
+    epoch.
+    """
     if view.epoch <= roster.epoch:
         return None
     if view.since not in (0, roster.epoch):

@@ -1,7 +1,7 @@
-"""Reduce: contributions are folded up the tree, n - 1 data messages; `Done` comes down when the root has the result.
+"""Reduce: contributions are folded up the tree in n - 1 data messages; `Done` comes down when the root has the result.
 
-A member keeps its contribution until the round is over. When the view changes, a round that is not over begins again
-among the members of the new view; after a loss it fails at all of them, unless the channel goes on.
+A member keeps its contribution until the round is over. When the view changes, an unfinished round restarts among
+the members of the new view. After a loss it fails at all of them, unless the channel has `on_loss="go on"`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from .rounds import LOST, Rounds, answered, decided, fail_next, failed
 
 
 class Fold(NamedTuple):
-    """Work for the user's thread: combine values; those on the right are still encoded."""
+    """Work for the user's thread: combine the left value with the encoded values on the right."""
 
     ticket: int
     left: Any
     right: tuple[Payload, ...]
-    """All that have come."""
+    """All values that have arrived."""
     owned: bool
-    """The left one is the result of a fold before, which nobody else has."""
+    """The left value is the result of an earlier fold, so its memory may be overwritten."""
     goes_up: bool
-    """The result is for the parent, not for the user."""
+    """The result goes to the parent, not to the user."""
 
 
 class PassUp(NamedTuple):
@@ -37,7 +37,7 @@ class PassUp(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The round is over; the value is there at the root only."""
+    """The round is over; only the root has the value."""
 
     is_root: bool
     value: Any
@@ -50,7 +50,7 @@ class Reduce(Rounds):
     def __init__(self, channel: str, me: str, on_loss: OnLoss = "fail") -> None:
         super().__init__(channel, me, on_loss)
         self._last = -1
-        """The last round this member's user had a part in; -1: has just come."""
+        """The last round of this member's user; -1: the member has just joined."""
         self._active = False
         self._own: Any = None
         self._folded: Any = None
@@ -61,15 +61,17 @@ class Reduce(Rounds):
         self._busy = True
         self._outcome: Result | TreadleError | None = None
 
-    # -- of the user's thread ----------
+    # -- for the user's thread ----------
 
     def contribute(self, value: Any) -> list[Send]:
-        """Begin the next round with this member's part."""
+        """Begin the next round with this member's contribution."""
         self._own, self._outcome, self._active = value, None, True
         return self._begin()
 
     def next(self) -> Step | None:
-        """The result, or what to do next, once: `folded` or `passed_up` answers. Raises MemberLost and ReduceFailed."""
+        """Return the result or, once, the next step; `folded` or `passed_up` answers it. Raises MemberLost and
+        ReduceFailed.
+        """
         return self.outcome() or self._work()
 
     def _work(self) -> Fold | PassUp | None:
@@ -84,27 +86,27 @@ class Reduce(Rounds):
         return PassUp(self._ticket, self._folded)
 
     def folded(self, ticket: int, value: Any) -> list[Send]:
-        """The answer to `Fold`; of no use when the round has begun again meanwhile."""
+        """Answer `Fold`; ignored when the round has restarted meanwhile."""
         if ticket != self._ticket or not self._active:
             return []
         self._busy, self._folded, self._folds = False, value, self._folds + 1
         return self._finish_at_root()
 
     def passed_up(self, ticket: int, payload: Payload) -> list[Send]:
-        """The answer to `PassUp`; this member's work is done, unless the round begins again."""
+        """Answer `PassUp`. This member's work is done, unless the round restarts."""
         parent = self.parent
         if ticket != self._ticket or not self._active or parent is None:
             return []
         return [Send(parent, Partial(self.channel, self.epoch, self._round, payload))]
 
     def give_up(self, reason: str) -> list[Send]:
-        """End the round under way without a result, for all members."""
+        """End the current round without a result, for all members."""
         if not self._active or self._last < 0:
             return []
         return self._decide(ReduceFailed(f"{self.title}: {reason}"), reason)
 
     def outcome(self) -> Result | None:
-        """Of the round under way, or None. Raises MemberLost and ReduceFailed."""
+        """Return the result of the current round, or None. Raises MemberLost and ReduceFailed."""
         if isinstance(self._outcome, TreadleError):
             raise self._outcome
         return self._outcome
@@ -120,7 +122,7 @@ class Reduce(Rounds):
         return self.parent is None
 
     def _begin(self) -> list[Send]:
-        """Begin the round (again) in this epoch, when there is a contribution and all agree where they are."""
+        """Begin the round (again) in this epoch, if this member has contributed and all members agree on the round."""
         if not self._active or not self.agreed:
             return []
         if self._round <= self.standing.decided:
@@ -139,7 +141,7 @@ class Reduce(Rounds):
         return self._decide(Result(True, self._folded))
 
     def _decide(self, outcome: Result | TreadleError, reason: str | None = None, source: str = "") -> list[Send]:
-        """The round is over: say so to those who do not know."""
+        """End the round, and inform the members that do not know of its end."""
         number = self._round
         self._end(outcome)
         return self._spread(number, reason, source)
@@ -159,7 +161,7 @@ class Reduce(Rounds):
         self._waiting = []
 
     def _known_outcome(self) -> Result | TreadleError:
-        """Of a round that ended before this member knew."""
+        """Return the outcome of a round that ended before this member was informed."""
         reason = self.standing.failures.get(self._round)
         if reason is None:
             return Result(False, None)
@@ -173,7 +175,7 @@ class Reduce(Rounds):
         if isinstance(message, Done | Failed) and message.round > self.standing.decided:
             reason = message.reason if isinstance(message, Failed) else None
             sends = self._spread(message.round, reason, sender)
-            return sends + self._begin()  # which ends it here
+            return sends + self._begin()  # this ends the round here
         return []
 
     def _on_partial(self, sender: str, message: Partial) -> list[Send]:

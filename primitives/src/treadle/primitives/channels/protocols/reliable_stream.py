@@ -1,8 +1,8 @@
-"""Everything from one member to another, once and in order, over whatever connections there are in turn.
+"""Delivery of all messages between two members, once and in order, over successive connections.
 
-Letters are numbered and kept until the other side has said that it has seen them; a new connection, or the way
-through the coordinator, carries again what was not. So collectives need not know of connections that break (as in TCP,
-RFC 9293, one layer up: a connection ends, a path only when its member is lost).
+Letters are numbered, and kept until the other side has acknowledged them. A new connection, or the relay through the
+coordinator, carries the kept letters again. So collectives do not notice broken connections. This is TCP's method (RFC
+9293) one layer up: a connection may end, a path ends only with its member.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Path:
         self._early: dict[int, Letter] = {}
 
     def send(self, message: Message | None, last: bool = False) -> Letter:
-        """The letter to transmit now, if there is a way; it is kept in any case."""
+        """Return the letter to send now, if there is a connection or relay; it is kept until it is acknowledged."""
         self._last += 1
         letter = Letter(self._last, self._seen, message, last)
         self._acknowledged = self._seen
@@ -33,12 +33,12 @@ class Path:
         return letter
 
     def receive(self, letter: Letter) -> list[Message]:
-        """The messages that are next in order now."""
+        """Return the messages that are now next in order."""
         while self._kept and self._kept[0].number <= letter.seen:
             self._kept.popleft()
         if letter.number <= self._seen:
             return []
-        if letter.number == self._seen + 1 and not self._early:  # as nearly always
+        if letter.number == self._seen + 1 and not self._early:  # the usual case
             self._seen += 1
             return [] if letter.message is None else [letter.message]
         self._early[letter.number] = letter
@@ -50,7 +50,7 @@ class Path:
         return messages
 
     def acknowledgement(self, now: bool = False) -> Letter | None:
-        """What to say when many letters have come and none goes back; `now`: when any have."""
+        """Return an acknowledgement when many letters have arrived and none goes back; `now`: when any has."""
         due = self._seen - self._acknowledged >= (1 if now else _ACKNOWLEDGE_EVERY)
         if not due:
             return None
@@ -58,10 +58,10 @@ class Path:
         return Letter(0, self._seen)
 
     def again(self) -> list[Letter]:
-        """What a new way must carry first."""
+        """Return the letters that a new connection must carry first."""
         return list(self._kept)
 
     @property
     def quiet(self) -> bool:
-        """Whether the other side has seen everything."""
+        """Return whether the other side has acknowledged all letters."""
         return not self._kept

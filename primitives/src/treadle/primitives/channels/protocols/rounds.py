@@ -1,7 +1,7 @@
-"""Rounds that all members agree on: in a new epoch the tree first finds out how far anybody is.
+"""Rounds on which all members agree: in a new epoch the tree first finds the latest round of any member.
 
-Up the tree goes what each subtree knows (`Status`), down comes what holds for all (`Agreed`); 2 (n - 1) control
-messages for each view. Until then nobody begins a round of the new epoch. It is the flush of virtual synchrony
+The knowledge of each subtree goes up the tree (`Status`), the common state comes down (`Agreed`): 2 (n - 1) control
+messages for each view. Until then no member begins a round of the new epoch. This is the flush of virtual synchrony
 (Birman and Joseph 1987), for one number instead of messages.
 """
 
@@ -16,18 +16,18 @@ from .membership import Roster, Send, to_all
 
 _REMEMBERED = 8
 LOST = "lost "
-"""How the reason of a round begins that failed for a loss."""
+"""Prefix of the reason of a round that failed because of a loss."""
 
 
 class Rounds(Machine):
-    """Keeps `standing`; `agreed` says whether it holds for all members of this epoch."""
+    """Maintains `standing`; `agreed` means that it is common to all members of this epoch."""
 
     def __init__(self, channel: str, me: str, on_loss: OnLoss = "fail") -> None:
         super().__init__(channel, me, on_loss)
         self.standing = Standing()
         self.agreed = False
         self.entered = -1
-        """The last round before this member's first; -1: not agreed yet."""
+        """The last round before this member's first round; -1: not agreed yet."""
         self._statuses: dict[str, Standing] = {}
 
     def _moved(self, before: Roster) -> list[Send]:
@@ -40,7 +40,7 @@ class Rounds(Machine):
 
     def _arrived(self, sender: str, message: Message) -> list[Send]:
         if message.epoch < self.epoch:
-            return []  # what an older epoch still decides, this one has been told already or never will be
+            return []  # decisions of an older epoch are known here already, or never will be
         before = self.standing
         sends = self._handle(sender, message)
         return sends + (self._confide() if self.standing != before else [])
@@ -54,7 +54,7 @@ class Rounds(Machine):
         return self._worked(sender, message)
 
     def _enter(self, standing: Standing) -> int:
-        """The last round before this member's first, by what was first agreed with it."""
+        """Return the last round before this member's first round, given the first agreed state."""
         return standing.decided
 
     @property
@@ -83,22 +83,22 @@ class Rounds(Machine):
     def _settle(self, standing: Standing) -> list[Send]:
         if self.agreed:
             return []
-        if self.entered < 0:  # what was noted meanwhile is of rounds that this member has a part in
+        if self.entered < 0:  # from now on `standing` covers rounds that this member has a part in
             self.entered = self._enter(standing)
         self.agreed, self.standing = True, merge(self.standing, standing)
         down = to_all(self.children, Agreed(self.channel, self.epoch, self.standing))
         return down + self._resumed()
 
     def _conclude(self, standing: Standing) -> Standing:
-        """At the root: what follows from all that is known."""
+        """At the root: draw the conclusions from the merged knowledge."""
         raise NotImplementedError
 
     def _learned(self) -> list[Send]:
-        """Rounds are over, or begun, that this member did not know of."""
+        """React to rounds that are over, or begun, and that this member did not know."""
         raise NotImplementedError
 
     def _resumed(self) -> list[Send]:
-        """The new epoch's rounds may begin."""
+        """Begin the rounds of the new epoch."""
         raise NotImplementedError
 
     def _worked(self, sender: str, message: Message) -> list[Send]:
@@ -106,7 +106,7 @@ class Rounds(Machine):
 
 
 def merge(one: Standing, other: Standing) -> Standing:
-    """What both know together."""
+    """Return the union of the knowledge of both."""
     return Standing(
         max(one.decided, other.decided),
         _latest(one.failures | other.failures),
@@ -118,7 +118,9 @@ def merge(one: Standing, other: Standing) -> Standing:
 
 
 def merge_plans(one: tuple[Plan, ...], other: tuple[Plan, ...]) -> tuple[Plan, ...]:
-    """By first round; of two for the same one the later epoch's: nobody had begun by the earlier."""
+    """Merge plans by first round. For equal first rounds the later epoch wins, since no member had begun by the earlier
+    plan.
+    """
     plans: dict[int, Plan] = {}
     for plan in one + other:
         if plan.first not in plans or plans[plan.first].epoch < plan.epoch:
@@ -127,18 +129,18 @@ def merge_plans(one: tuple[Plan, ...], other: tuple[Plan, ...]) -> tuple[Plan, .
 
 
 def fail_next(standing: Standing) -> Standing:
-    """The round under way fails for a loss that none has failed for."""
+    """Fail the current round for a loss that no round has failed for."""
     reason = f"{LOST}{', '.join(map(short, standing.lost))}"
     return answered(failed(standing, standing.decided + 1, reason))
 
 
 def failed(standing: Standing, number: int, reason: str) -> Standing:
-    """A round is over without a result."""
+    """Record that a round is over without a result."""
     return replace(decided(standing, number), failures=_latest(standing.failures | {number: reason}))
 
 
 def answered(standing: Standing) -> Standing:
-    """All losses so far are dealt with."""
+    """Record that all losses so far are handled."""
     return replace(standing, answered=standing.loss)
 
 

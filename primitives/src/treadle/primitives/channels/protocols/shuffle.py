@@ -1,8 +1,8 @@
-"""Shuffle: in each round every producer sends every consumer one piece, an empty one too.
+"""Shuffle: in each round every producer sends one piece, possibly empty, to every consumer.
 
-Who takes part in a round is its plan, the same for all. A new view makes a new plan for the rounds that nobody has
-begun; those begun end by the plan they began with, without waiting for anybody who has left, and fail where a piece of
-a lost member is missing.
+The plan of a round names its producers and consumers, the same for all members. A new view makes a new plan for the
+rounds that no member has begun. A begun round ends by its own plan. It does not wait for members that have left, and it
+fails where a piece of a lost member is missing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .rounds import Rounds, merge_plans
 
 
 class Received(NamedTuple):
-    """A round's pieces by producer; None: that one left, or failed, without sending it."""
+    """The pieces of a round by producer; None: the producer left, or failed, without sending its piece."""
 
     round: int
     pieces: list[tuple[str, Payload | None]]
@@ -34,13 +34,13 @@ class Shuffle(Rounds):
         self._pieces: dict[tuple[int, int, str], Payload | None] = {}
         self._lost: set[str] = set()
         self._served: set[str] = set()
-        """Members that were sent pieces."""
+        """Members to which pieces were sent."""
         self._outstanding: dict[int, tuple[Payload, set[str]]] = {}
 
-    # -- of the user ----------
+    # -- for the user ----------
 
     def next_plan(self) -> Plan | None:
-        """By whom the next `send` goes; None while that is not agreed. Raises MemberLost, UsageError."""
+        """Return the plan of the next `send`; None until it is agreed. Raises MemberLost, UsageError."""
         plan = self._plan(self._sent)
         if plan is None:
             return None
@@ -50,7 +50,9 @@ class Shuffle(Rounds):
         return plan
 
     def send(self, plan: Plan, pieces: Sequence[Payload]) -> list[Send] | None:
-        """This member's pieces of its next round, by consumer; None when the plan has changed meanwhile."""
+        """Send this member's pieces of its next round, one for each consumer; None when the plan has
+        changed meanwhile.
+        """
         if self.next_plan() != plan:
             return None
         self._sent += 1
@@ -67,9 +69,10 @@ class Shuffle(Rounds):
         return sends
 
     def receive(self) -> Received | None:
-        """The pieces of this member's next round, in the producers' order, or None while some are missing.
+        """Return the pieces of this member's next round, in the producers' order, or None while some are missing.
 
-        `took` follows. Raises MemberLost when one cannot come any more, and UsageError to who is no consumer.
+        `took` must follow. Raises MemberLost when a piece can no longer arrive, and UsageError when this member is not
+        a consumer.
         """
         plan = self._plan(self._received)
         if plan is None:
@@ -82,14 +85,14 @@ class Shuffle(Rounds):
         lost = [one for one in missing if one in self._lost]
         if lost and self.on_loss == "fail":
             self._take(plan, number)
-            self._untold.clear()  # it is told here
+            self._untold.clear()  # the error below reports the loss
             raise MemberLost(self.title, lost)
         if any(one in self.roster.members for one in missing):
             return None
         return self._take(plan, number)
 
     def took(self, received: Received) -> list[Send]:
-        """The user has them: their blocks are mapped."""
+        """The user has the pieces, and their blocks are mapped."""
         got = Got(self.channel, self.epoch, received.round)
         sends = []
         for producer, payload in received.pieces:
@@ -101,7 +104,7 @@ class Shuffle(Rounds):
 
     @property
     def left(self) -> bool:
-        """Neighbours know of its rounds, and nobody still has to map a block of this member's."""
+        """Return whether neighbours know this member's rounds, and all its blocks are mapped."""
         return super().left and not self._outstanding
 
     def _mapped(self, consumer: str, number: int) -> None:
@@ -115,13 +118,13 @@ class Shuffle(Rounds):
     # -- rounds ----------
 
     def _plan(self, last: int) -> Plan | None:
-        """Of the round after `last`; None when it is not agreed yet."""
+        """Return the plan of the round after `last`; None when it is not agreed yet."""
         if last < 0 or not (self.agreed or last < self.standing.decided):
             return None
         return _plan_of(self.standing.plans, last + 1)
 
     def _check_untold(self, last: int) -> None:
-        """A loss is told once: a round that was begun before it says so itself."""
+        """Raise MemberLost for a new loss; a round that began before the loss reports it by itself."""
         if last >= self.standing.decided:
             self._tell()
 
@@ -129,7 +132,7 @@ class Shuffle(Rounds):
         self._received = number
         pieces = [(one, self._pieces.pop((plan.epoch, number, one), None)) for one in plan.producers]
         for key in [key for key in self._pieces if key[1] <= number]:
-            del self._pieces[key]  # of a plan that never came to hold
+            del self._pieces[key]  # pieces of a plan that was replaced
         return Received(number, pieces)
 
     def _worked(self, sender: str, message: Message) -> list[Send]:
@@ -141,7 +144,7 @@ class Shuffle(Rounds):
             return []
         if not isinstance(message, Pieces):
             return super()._arrived(sender, message)
-        if message.round > self._received:  # of an older epoch too: the plan decides
+        if message.round > self._received:  # pieces of an older epoch too: the plan decides
             self._pieces[message.plan, message.round, sender] = message.payload
         return []
 
@@ -159,7 +162,7 @@ class Shuffle(Rounds):
         return replace(standing, plans=merge_plans(standing.plans, (plan,)), answered=standing.loss)
 
     def _enter(self, standing: Standing) -> int:
-        """Others may have begun rounds that this member has a part in."""
+        """Other members may have begun rounds that this member has a part in."""
         mine = [plan.first for plan in standing.plans if plan.epoch >= self.joined and self._takes_part(plan)]
         return min(mine) - 1
 
@@ -167,7 +170,7 @@ class Shuffle(Rounds):
         return self.me in plan.producers or self.me in plan.consumers
 
     def _confidants(self) -> set[str]:
-        """Consumers too: what was sent to them has arrived when they have noted."""
+        """Consumers too: once they confirm, the pieces sent to them have arrived."""
         return (super()._confidants() | self._served) & set(self.roster.members)
 
     def _learned(self) -> list[Send]:
@@ -180,7 +183,7 @@ class Shuffle(Rounds):
 
 
 def role_of(rank: int, role: str) -> str:
-    """What the seat says of a member: producers and consumers stand in the order of their ranks."""
+    """Return the role in a member's seat; it makes producers and consumers sort by rank."""
     return f"{rank:08}/{role}"
 
 
