@@ -1,4 +1,4 @@
-"""Whether the runs of a trigger could start at all: addresses that are known when a workflow is deployed."""
+"""Checks at deployment whether the runs of a trigger may access the addresses that are known by then."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from .registry.deployment import Deployment
 from .run_ids import label
 
 SAMPLE = "sample"
-"""Ends the ids of runs that are tried here and never start; also the name of an object that is not there."""
+"""Last part of the ids of sample runs, which never start; also the name of an object that does not exist."""
 
 
 def check_reachable(deployment: Deployment, allow: Sequence[str] | None, profile: str, now: datetime) -> None:
-    """Raises UsageError for a trigger all of whose runs would be refused, with the line of the profile that is missing.
+    """Raises UsageError for a trigger all of whose runs would be refused. The hint shows the missing line of the
+    profile.
 
-    Tried are an object below the prefix of a trigger with `poll`, a time of a schedule, and of all triggers the
-    addresses that stand in the stages.
+    Checked are an object below the prefix of a trigger with `poll`, a time of a schedule, and for all triggers the
+    addresses written in the stages.
     """
     for name in sorted(deployment.spec.triggers):
         try:
@@ -47,11 +48,11 @@ def _check(deployment: Deployment, name: str, allow: Sequence[str] | None, now: 
             if error.uri:
                 raise
         except UsageError:
-            continue  # depends on more than a sample knows
+            continue  # it depends on values that a sample does not have
 
 
 def _inputs(deployment: Deployment, name: str, now: datetime) -> Iterator[dict[str, Any]]:
-    """Inputs of a sample, where the trigger has one."""
+    """The inputs of a sample, if the trigger has one."""
     trigger, rules = deployment.spec.triggers[name], Rules(deployment, name)
     with suppress(UsageError):
         if isinstance(trigger, ScheduleTrigger):
@@ -62,7 +63,7 @@ def _inputs(deployment: Deployment, name: str, now: datetime) -> Iterator[dict[s
 
 
 def _folder(deployment: Deployment, name: str, uri: str) -> str:
-    """The prefix to allow: what is polled, or the folder of the address."""
+    """The prefix to allow: the polled prefix, or the folder of the address."""
     trigger = deployment.spec.triggers[name]
     if isinstance(trigger, ObjectTrigger) and trigger.poll is not None and uri.endswith(SAMPLE):
         return trigger.poll.uri

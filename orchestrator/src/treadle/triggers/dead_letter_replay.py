@@ -1,4 +1,4 @@
-"""Dead letters of every kind, and another try for them: by the version that counts now, under ids of their own."""
+"""Replays dead letters of every kind: with the current version, under run ids of their own."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from .run_ids import event_run, label, replay_run
 from .start_requests import Started, Starter, StartOrder
 
 MOST = 1000
-"""Replays of one letter."""
+"""Maximum replays of one letter."""
 
 
 class Letter(Struct, frozen=True):
-    """A dead letter, wherever it is kept."""
+    """A dead letter, from a topic or from polled objects."""
 
     id: str
-    """`orders.dlt/0/17` in a topic; `orders.files/<event id>` of objects that were looked for."""
+    """`orders.dlt/0/17` in a topic; `orders.files/<event id>` for polled objects."""
     trigger: str
     """`orders.live`"""
     version: int
-    """Of the deployment that refused it."""
+    """Version of the deployment that refused it."""
     reason: str
     time: float
-    """Of the record, or of the refusal; in seconds since the epoch. 0: none that a calendar has."""
+    """Time of the record or of the refusal, in seconds since the epoch; 0: not a valid date."""
     place: str
-    """Where the event was."""
+    """Location of the event."""
     kept: DeadLetter | Refused
 
 
@@ -54,9 +54,9 @@ def of_object(workflow: str, trigger: str, refused: Refused) -> Letter:
 
 
 def orders(deployment: Deployment, name: str, letter: Letter, events: EventsOf, number: int = 1) -> list[StartOrder]:
-    """What replay `number` of the letter starts; none: the filter passes it over.
+    """The starts of replay `number` of the letter; none: it is filtered out.
 
-    Raises UsageError for a letter that is still dead, or whose value is not in it.
+    Raises UsageError if the letter would be refused again, or does not contain its value.
     """
     if isinstance(letter.kept, Refused):
         return _of_object(deployment, name, letter.kept, number)
@@ -67,11 +67,11 @@ def orders(deployment: Deployment, name: str, letter: Letter, events: EventsOf, 
 
 
 def replay_orders(letter: DeadLetter, at: Lineage, events: EventsOf, number: int = 1) -> list[StartOrder]:
-    """The starts that the letter's record asks for now; none: the newest version passes it over.
+    """The starts for the letter's record now; none: the newest version filters it out.
 
-    Replay `number` of a letter has one run, however often it is asked for. Records of a batch are replayed one by one.
-    `events` makes a copy where a range of the topic would not do, since the record may have expired there. Raises
-    UsageError with the reason for a record that is a dead letter still, or whose value was omitted.
+    Replay `number` of a letter has one run, however often it is requested. Records of a batch are replayed one by one.
+    `events` makes a copy instead of a range of the topic, because the record may have expired there. Raises UsageError
+    with the reason for a record that would be refused again, or whose value was omitted.
     """
     rules, record = at.newest, letter.record
     if letter.omitted:
@@ -104,9 +104,9 @@ def _of_object(deployment: Deployment, name: str, refused: Refused, number: int)
 async def replay(
     starter: Starter, deployment: Deployment, name: str, letter: Letter, events: EventsOf, *, again: bool = False
 ) -> list[Started]:
-    """Start the next replay; without `again` only the first, so that asking twice is harmless.
+    """Start the next replay. Without `again` only the first one is started, so that a repeated request is harmless.
 
-    Raises Unreachable, and UsageError for a letter that is still dead.
+    Raises Unreachable, and UsageError for a letter that would be refused again.
     """
     done: list[Started] = []
     for number in range(1, MOST + 1 if again else 2):

@@ -1,10 +1,10 @@
-"""What became of dead letters: a letter that was replayed or dropped is not listed again.
+"""The outcomes of dead letters: a replayed or dropped letter is not listed again.
 
-deployments/letters/<workflow>.<trigger>/<digest>   an Outcome, sealed under the deployment key
+    deployments/letters/<workflow>.<trigger>/<digest>   an Outcome, sealed under the deployment key
 
-The letter itself stays where it is, since a topic forgets by age only. Marks are objects beside the registry and not
-records of a topic: they need no other right of the cluster, serve letters of polled objects as well, and two people
-who mark one letter write one object.
+The letter itself stays in its place, because a topic deletes records by age only. Outcomes are objects in the store,
+not records of a topic. They need no further rights in the cluster and also serve letters of polled objects. If two
+users mark the same letter, they write the same object.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from .kafka.dead_letters import DeadLetter
 
 
 class Outcome(Struct, frozen=True):
-    """What a person had done with a letter."""
+    """The user's decision about a letter."""
 
     did: Literal["replayed", "dropped"]
     time: float
     """Seconds since the epoch."""
     runs: tuple[str, ...] = ()
-    """That the replay asked for; none: the filter passed it over."""
+    """The runs requested by the replay; none: the letter was filtered out."""
 
 
 class Outcomes:
-    """Of the letters of one trigger (`<workflow>.<trigger>`). Every method raises StoreError."""
+    """The outcomes of one trigger's letters (`<workflow>.<trigger>`). Every method raises StoreError."""
 
     def __init__(self, store: Store, key: bytes, trigger: str) -> None:
         self._objects = sealing.SealedStore(store, sealing.purpose_key(key, b"treadle dead letters"))
@@ -42,12 +42,12 @@ class Outcomes:
         self._names = {info.name for info in store.list(f"{self._folder}/")}
 
     def find(self, letter: Letter) -> Outcome | None:
-        """None: it waits to be replayed or dropped."""
+        """None: the letter waits to be replayed or dropped."""
         name = self._name(letter)
         return msgspec.json.decode(self._objects.get(name), type=known(Outcome)) if name in self._names else None
 
     def mark(self, letter: Letter, outcome: Outcome) -> None:
-        """What happened last counts."""
+        """Record the outcome; the last one counts."""
         self._objects.put(self._name(letter), msgspec.json.encode(outcome))
 
     def _name(self, letter: Letter) -> str:
@@ -55,8 +55,8 @@ class Outcomes:
 
 
 def identity(letter: Letter) -> str:
-    """Of the letter, and of no later one in its place: a topic that is made again has another UUID, an object that is
-    refused again another time."""
+    """Identifies the letter, and no later one in its place. A topic created again has another UUID; an object refused
+    again has another time."""
     kept = letter.kept
     if isinstance(kept, DeadLetter):
         return f"{kept.topic_id}/{kept.partition}/{kept.offset}"

@@ -1,4 +1,4 @@
-"""What a trigger would make of a sample: the same judgement, mapping and checks as for a real event. Starts nothing."""
+"""The effect of a trigger on a sample: the same filter, mapping and checks as for a real event. Starts nothing."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ from .start_requests import StartOrder
 from .webhook.requests import Hook, Problem, read
 
 NOWHERE = "TOPIC-UUID"
-"""Stands for a topic's UUID in ids: a sample lies in no topic."""
+"""Placeholder for a topic's UUID in ids, because a sample is in no topic."""
 
 
 class Trial(Struct, frozen=True):
-    """How an event or a time fares."""
+    """The result for an event or a time."""
 
     trigger: str
     """`orders.live`"""
     version: int
     verdict: Literal["starts", "passed over", "dead letter"]
     reason: str = ""
-    """Of a dead letter."""
+    """Reason of a dead letter."""
     event: dict[str, Any] | None = None
-    """As expressions see it."""
+    """The event as expressions see it."""
     inputs: dict[str, Any] | None = None
-    """Of the run, with defaults filled in."""
+    """Inputs of the run, with defaults filled in."""
     run: str = ""
-    """Its id; TOPIC-UUID and the zeros after it stand for the record's own place."""
+    """Id of the run; TOPIC-UUID and the following zeros are placeholders for the record's location."""
 
 
 class Sample(Struct, frozen=True):
@@ -68,7 +68,7 @@ def trigger_of(deployment: Deployment, name: str) -> Trigger:
 
 
 def try_event(deployment: Deployment, name: str, sample: Sample, allow: Sequence[str] | None) -> list[Trial]:
-    """One trial, but for notifications that tell of several objects. Raises UsageError for a schedule."""
+    """One trial; several for a notification about several objects. Raises UsageError for a schedule."""
     trigger = trigger_of(deployment, name)
     about = (label(deployment.workflow, name), deployment.version)
     if isinstance(trigger, ScheduleTrigger):
@@ -88,9 +88,9 @@ def try_event(deployment: Deployment, name: str, sample: Sample, allow: Sequence
 def try_times(
     deployment: Deployment, name: str, nominals: Sequence[datetime], allow: Sequence[str] | None
 ) -> list[Trial]:
-    """What the schedule starts for each of the nominal times that are its own; several where clocks repeat one.
+    """The starts of the schedule for those nominal times that match it; several if a local time occurs twice.
 
-    Raises UsageError when there is no such schedule, or none of the times is its own.
+    Raises UsageError when the schedule does not exist, or none of the times matches it.
     """
     settings = schedule_of(deployment, name)
     ticks = [nominal for nominal in nominals if is_tick(settings, nominal)]
@@ -111,7 +111,8 @@ def _try_tick(deployment: Deployment, name: str, nominal: datetime, allow: Seque
 
 
 def fired(deployment: Deployment, name: str, trial: Trial, now: float, nonce: str) -> StartOrder:
-    """The start that a person asks for. A time has one run, whoever asks; a sample event gets a new one each time."""
+    """The start requested by the user. A time has only one run, however it is requested; a sample event gets a new run
+    each time."""
     run = trial.run
     if not isinstance(trigger_of(deployment, name), ScheduleTrigger):
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
@@ -121,7 +122,7 @@ def fired(deployment: Deployment, name: str, trial: Trial, now: float, nonce: st
 
 
 def _accepted(trial: Trial, deployment: Deployment, inputs: Mapping[str, Any], allow: Sequence[str] | None) -> Trial:
-    """With the inputs as the run would keep them, if the workflow and the profile take them."""
+    """The trial with the inputs that the run would have, if the workflow and the profile accept them."""
     try:
         submission = accepted(deployment, trial.trigger.rpartition(".")[2], trial.run, inputs, allow)
     except UsageError as error:
@@ -154,9 +155,10 @@ def _mapped(trial: Trial, match: Match, deployment: Deployment, at: Lineage, all
 
 
 def _events(batch: Batch, trigger: KafkaTrigger) -> Any:
-    """As the run would read them. A sample's topic is taken to keep its records; otherwise a range would name a copy.
+    """The events as the run would read them. It is assumed that the sample's topic keeps its records; otherwise a range
+    would refer to a copy.
 
-    Raises UsageError for events that cannot be inline, where the trigger asks for that.
+    Raises UsageError for events that cannot be inline if the trigger requires that.
     """
     items = [as_item(one.event, trigger.envelope) for one in batch.matched]
     way = choose(trigger.events, inline_size(items), 0.0, Topic(None))
@@ -164,7 +166,7 @@ def _events(batch: Batch, trigger: KafkaTrigger) -> Any:
 
 
 def _request_headers(trigger: Trigger, sample: Sample) -> dict[str, str]:
-    """As the sender of a body would send it, whose signature needs no check here."""
+    """The headers with which the sender would send the body. The signature is not checked here."""
     cloudevent = isinstance(trigger, WebhookTrigger) and trigger.format == "cloudevents"
     known = {"content-type": f"application/{'cloudevents+' if cloudevent else ''}json"}
     known["webhook-id"] = body_id(sample.value)

@@ -1,4 +1,4 @@
-"""What one version of a trigger makes of an event: passed over, or the inputs of a run. Pure and deterministic."""
+"""How one version of a trigger maps an event: filtered out, or the inputs of a run. Pure and deterministic."""
 
 from __future__ import annotations
 
@@ -23,11 +23,13 @@ from .start_requests import StartOrder
 
 
 class Rules:
-    """`filter`, `schema` and `with` of one version of a trigger, read once.
+    """`filter`, `schema` and `with` of one version of a trigger, parsed once.
 
-    Expressions see `event` (the fields of Event) and `trigger` (`name`, `time`, and in `with` `events`). They are
-    evaluated within a budget of processor time; a schema, and large data, in another process (docs/decisions/0031).
-    Raises UsageError for a filter that cannot be read.
+    Expressions see `event` (the fields of Event) and `trigger` (`name`, `time`, and in `with` `events`). Their
+    evaluation has a budget of processor time. A schema, or large data, is evaluated in another process
+    (docs/decisions/0031).
+
+    Raises UsageError for an invalid filter.
     """
 
     trigger: Trigger
@@ -43,8 +45,8 @@ class Rules:
         self._schema = None if schema is None else json.dumps(schema).encode()
 
     def matches(self, event: Event, when: datetime) -> bool:
-        """False: passed over. Raises Unfit when the filter has no answer, the data violates the schema, or the
-        evaluation exceeds its budget; EvaluatorLost when it must be tried again."""
+        """Whether the event passes the filter. Raises Unfit when the filter cannot be evaluated, the data violates the
+        schema, or the evaluation exceeds its budget; EvaluatorLost when it must be retried."""
         env = {"event": event_env(event), "trigger": self._about(when)}
         if self._filter and not evaluate_within_budget(jobs.holds, self._filter, env):
             return False
@@ -53,7 +55,7 @@ class Rules:
         return True
 
     def inputs(self, event: Event | None, when: datetime, events: Any = None) -> dict[str, Any]:
-        """`with`, filled in; `events` is what `trigger.events` is worth. Raises Unfit, EvaluatorLost."""
+        """The evaluated `with`; `events` is the value of `trigger.events`. Raises Unfit, EvaluatorLost."""
         env: dict[str, Any] = {"trigger": self._about(when) | {"events": events}}
         if event is not None:
             env["event"] = event_env(event)
@@ -64,8 +66,8 @@ class Rules:
         return StartOrder(run, self.workflow, self.version, self.name, self.inputs(event, when, events), memo)
 
     def dedupe(self, expression: str, event: Event, when: datetime) -> str | int:
-        """What tells events apart, by an expression. Raises Unfit, also for what is neither text nor a whole number,
-        and EvaluatorLost."""
+        """The identity of an event, by an expression. Raises Unfit, also for a value that is neither text nor a whole
+        number, and EvaluatorLost."""
         env = {"event": event_env(event), "trigger": self._about(when)}
         return evaluate_within_budget(jobs.identity, expression, env)
 
@@ -76,7 +78,7 @@ class Rules:
 def accepted(
     deployment: Deployment, trigger: str, run: str, inputs: Mapping[str, Any], allow: Sequence[str] | None
 ) -> Submission:
-    """What a triggered run is made of, with the prefixes that it may touch; `inputs` are mapped by `with`.
+    """The submission of a triggered run, with the prefixes that it may access; `inputs` are mapped by `with`.
 
     Raises InvalidInputs for values that the workflow does not accept, Forbidden for addresses outside of `allow`.
     """
@@ -86,7 +88,7 @@ def accepted(
 
 
 def event_env(event: Event) -> dict[str, Any]:
-    """The event as expressions see it: data that is bytes as text, or null where it is no UTF-8."""
+    """The event as expressions see it. Binary data becomes text, or null if it is not UTF-8."""
     env = asdict(event)
     if isinstance(event.data, bytes):
         try:

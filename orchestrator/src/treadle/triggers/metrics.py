@@ -1,6 +1,6 @@
-"""Metrics of triggers: what a service says of them, each time that it is asked.
+"""Metrics of triggers: the current reports of a service, at each scrape.
 
-Labels: `workflow`, `trigger`, `type`. A number that is unknown has no sample.
+Labels: `workflow`, `trigger`, `type`. An unknown number has no sample.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GAUGES = {
 
 
 class Status(Protocol):
-    """How a trigger does."""
+    """The state of a trigger."""
 
     @property
     def workflow(self) -> str: ...
@@ -37,14 +37,14 @@ class Status(Protocol):
     def state(self) -> str: ...
     @property
     def since(self) -> float:
-        """When its error began, in seconds since the epoch; 0: there is none."""
+        """Time of the first occurrence of its error, in seconds since the epoch; 0: no error."""
 
     def measured(self, name: str) -> int | None:
         """One of COUNTERS and GAUGES; None: unknown, or not counted for the type."""
 
 
 def watch_triggers(statuses: Callable[[], Iterable[Status]]) -> None:
-    """Show `treadle.trigger.*`; `statuses` is asked each time."""
+    """Export `treadle.trigger.*`; `statuses` is called at each scrape."""
     from opentelemetry import metrics
 
     meter = metrics.get_meter("treadle")

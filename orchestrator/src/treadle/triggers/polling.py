@@ -1,4 +1,4 @@
-"""A trigger that looks at something again and again, in this process."""
+"""A trigger that polls repeatedly, in this process."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from .trigger_runner import State, TriggerSite, TriggerStatus
 
 _log = logging.getLogger("treadle.triggers")
 AGAIN = 5.0
-"""Seconds until the next look after one that somebody did not answer, or less."""
+"""Maximum seconds until the next round after an error."""
 
 
 class Rounds(ABC):
-    """TriggerRunner that looks every so often, and at once when a version or a pause comes; it fails by itself."""
+    """A TriggerRunner that polls at an interval, and at once after a new version or a pause. It handles its own
+    errors."""
 
     _deployment: Deployment
     """The newest version."""
@@ -36,11 +37,11 @@ class Rounds(ABC):
     @property
     @abstractmethod
     def every(self) -> float:
-        """Seconds between two looks."""
+        """Seconds between two rounds."""
 
     @abstractmethod
     async def look(self) -> State:
-        """One round, for the newest version; the state that it leaves. Raises TreadleError to look again soon."""
+        """One round with the newest version; returns the resulting state. Raises TreadleError for an early retry."""
 
     @abstractmethod
     def status(self) -> TriggerStatus: ...
@@ -74,13 +75,13 @@ class Rounds(ABC):
                 await asyncio.wait_for(self._changed.wait(), pause)
 
     async def _look(self) -> float:
-        """Seconds until the next look."""
+        """Run one round; return the seconds until the next."""
         try:
             self._state, self._error = await self.look(), ""
         except TreadleError as error:
             self._state, self._error = "failing", str(error)
             return min(self.every, AGAIN)
-        except Exception as defect:  # noqa: BLE001  # one trigger's defect ends neither it nor the others
+        except Exception as defect:  # noqa: BLE001  # a defect of one trigger must not end it or others
             self._state, self._error = "failed", f"{type(defect).__name__}: {defect}"
             _log.exception("trigger %s.%s", self._workflow, self._name)
         return self.every

@@ -1,6 +1,6 @@
-"""The profile that each running service has read, so that a later change of the file is seen.
+"""Records which profile each running service has read, to detect later changes of the file.
 
-deployments/profiles/<instance>     name and digest of the profile, sealed, written again every TELL_EVERY seconds
+deployments/profiles/<instance>     name and digest of the profile, sealed, rewritten every TELL_EVERY seconds
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ STALE = 60.0
 
 
 class ServiceProfile(Struct, frozen=True):
-    """What a service works with."""
+    """The profile that a service uses."""
 
     profile: str | None
     digest: str
     time: float
-    """When this was written, in seconds since the epoch."""
+    """Time of this record, in seconds since the epoch."""
 
 
 class ServiceProfiles:
-    """Of the services of one store."""
+    """The profiles of one store's services."""
 
     def __init__(self, store: Store, key: bytes) -> None:
         self._store = store
         self._objects = sealing.SealedStore(store, sealing.purpose_key(key, b"treadle service profiles"))
 
     async def keep_told(self, instance: str, profile: Profile) -> None:
-        """Say again and again what this service works with. Raises CancelledError only."""
+        """Record periodically the profile that this service uses. Raises only CancelledError."""
         try:
             while True:
                 try:
@@ -63,7 +63,7 @@ class ServiceProfiles:
         self._objects.put(f"{_ROOT}/{instance}", msgspec.msgpack.encode(found))
 
     def outdated(self, profile: Profile, now: float) -> list[str]:
-        """Running services that have read another content of the profile of that name. Raises StoreError."""
+        """Running services that have read different content for the profile of that name. Raises StoreError."""
         names = sorted(info.name for info in self._store.list(f"{_ROOT}/"))
         return [name.rpartition("/")[2] for name in names if self._is_outdated(name, profile, now)]
 

@@ -1,6 +1,6 @@
-"""Removes what triggered runs that are long over hold in the store.
+"""Removes the stored data of triggered runs that ended long ago.
 
-`treadle triggers` does it again and again; `treadle gc` removes runs of every origin when a person asks for it.
+`treadle triggers` does it periodically; `treadle gc` removes runs of every origin on request.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from treadle.primitives.stores.store import ObjectInfo
 
 _log = logging.getLogger("treadle.triggers")
 MOST = 1000
-"""Runs removed in one round."""
+"""Maximum runs removed in one round."""
 EVERY = 3600.0
 """Seconds between two rounds."""
 SOON = 60.0
-"""Seconds until the next round when there is more to remove, or after an error."""
+"""Seconds until the next round when more runs remain, or after an error."""
 
 
 class Retention:
-    """Of the triggered runs of one store. Several services may do this at the same time."""
+    """Retention of one store's triggered runs. Several services may do this at the same time."""
 
     def __init__(self, client: Client, runs: Runs, entries: Entries, seconds: float) -> None:
-        """`seconds`: what was written to later than that stays."""
+        """`seconds`: data written to within this time stays."""
         self._client, self._runs, self._entries, self._seconds = client, runs, entries, seconds
 
     async def keep(self) -> None:
-        """Remove, again and again. Raises CancelledError only."""
+        """Remove runs periodically. Raises only CancelledError."""
         while True:
             pause = SOON
             try:
@@ -52,7 +52,7 @@ class Retention:
             await asyncio.sleep(pause)
 
     async def remove(self, now: float) -> int:
-        """One round; how many runs were removed, at most MOST. Raises StoreError, Unreachable."""
+        """One round; returns the number of removed runs, at most MOST. Raises StoreError, Unreachable."""
         listed = await asyncio.to_thread(lambda: list(self._runs.store.list(ROOT)))
         old = [one for one in leftovers(listed) if one.modified < now - self._seconds]
         if not old:
@@ -63,7 +63,7 @@ class Retention:
         return len(gone)
 
     async def _open(self) -> set[str]:
-        """Triggered runs that are not over."""
+        """Open triggered runs."""
         query = f"{TRIGGER.name} IS NOT NULL AND ExecutionStatus = 'Running'"
         try:
             return {one.id async for one in self._client.list_workflows(query)}

@@ -1,11 +1,11 @@
-"""Ids of runs that events start: functions of the event's identity alone, so that Temporal can refuse the second start.
+"""Ids of triggered runs: they depend on the event's identity alone, so that Temporal can reject a second start.
 
-    orders.live.<topic UUID>.<partition>.<offset>     a record; of a batch, its first matching record
-    orders.live.<32 hex digits>                       a hash, where the identity may be private or long
+    orders.live.<topic UUID>.<partition>.<offset>     a record; for a batch, its first matching record
+    orders.live.<32 hex digits>                       a hash, if the identity may be private or long
 
-Ids are plain text everywhere: what a business chose (keys, CloudEvent ids, bodies) enters them as a hash only. A topic
-is named by its UUID, since one made again counts its offsets from 0 again. No id mentions a version: a workflow that is
-deployed again starts no run for an event that has one.
+Ids are stored in plain text. Therefore keys, CloudEvent ids and bodies enter them as a hash only. A topic is named by
+its UUID, because a topic created again restarts its offsets at 0. No id contains a version: a workflow that is deployed
+again starts no run for an event that has one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from treadle.primitives.events import Event, Record
 
 _PREFIX = 100
-"""Characters; a run id has at most 200."""
+"""Maximum characters; a run id has at most 200."""
 
 
 def record_run(workflow: str, trigger: str, record: Record) -> str:
@@ -32,23 +32,23 @@ def event_run(workflow: str, trigger: str, event: Event) -> str:
 
 
 def hashed_run(workflow: str, trigger: str, *identity: Any) -> str:
-    """The run of whatever the JSON values in `identity` name."""
+    """The run for an identity given by JSON values."""
     text = msgspec.json.encode(identity, order="sorted")
     return f"{run_prefix(workflow, trigger)}{hashlib.sha256(text).hexdigest()[:32]}"
 
 
 def replay_run(run: str, number: int) -> str:
-    """The run of a dead letter that is given another try; `number` counts from 1."""
+    """The run of a replayed dead letter; `number` counts from 1."""
     return f"{run}.r{number}"
 
 
 def label(workflow: str, trigger: str) -> str:
-    """What runs of the trigger are found by: the search attribute `TreadleTrigger`."""
+    """The value of the search attribute `TreadleTrigger` for the trigger's runs."""
     return f"{workflow}.{trigger}"
 
 
 def run_prefix(workflow: str, trigger: str) -> str:
-    """What ids of the trigger's runs begin with, and no others do."""
+    """The prefix that the ids of the trigger's runs have, and no others."""
     text = label(workflow, trigger)
     if len(text) > _PREFIX:
         text = f"{text[: _PREFIX - 17]}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"

@@ -1,4 +1,4 @@
-"""`maxActive` of triggers that are no Kafka consumers: how many runs are open, as far as one process can know."""
+"""`maxActive` of triggers other than Kafka consumers: the number of open runs, as far as one process can know it."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from treadle.primitives.asyncio_tasks import spawn
 from .start_requests import Started, Starter, end_of
 
 FRESH = 2.0
-"""Seconds for which a count of Temporal's listing is good."""
+"""Seconds for which a count of Temporal's listing is cached."""
 
 
 class Full(Exception):
-    """`maxActive` runs are open: nothing may start now."""
+    """`maxActive` runs are open: no run may start now."""
 
 
 class Gate:
-    """Lets in what may start. Counted are the runs that were started here and not seen to end, or what the listing
-    says, where that is more: it knows of runs that others started, and lags behind."""
+    """Limits starts. Open runs are the runs started here that have not ended, or the listing's count if that is higher.
+    The listing includes runs of other processes, but lags behind."""
 
     def __init__(self, starter: Starter, workflow: str, trigger: str) -> None:
         self.limit: int | None = None
-        """None: everything may start."""
+        """None: no limit."""
         self._starter, self._workflow, self._trigger = starter, workflow, trigger
         self._watched: dict[str, asyncio.Task[None]] = {}
         self._entering = 0
@@ -34,12 +34,12 @@ class Gate:
 
     @property
     def active(self) -> int | None:
-        """Runs that are open; None: nobody counts."""
+        """Open runs; None: not counted."""
         return None if self.limit is None else max(len(self._watched), self._listed)
 
     @contextlib.asynccontextmanager
     async def entering(self) -> AsyncIterator[Callable[[Started], None]]:
-        """Around one start; hand over what came of it. Raises Full, Unreachable."""
+        """Context of one start; pass its result to the yielded function. Raises Full, Unreachable."""
         if self.limit is None:
             yield lambda _: None
             return
@@ -53,13 +53,13 @@ class Gate:
             self._entering -= 1
 
     async def room(self, seconds: float) -> None:
-        """Return when a run has ended here, or after so many seconds."""
+        """Return when a run has ended here, or after `seconds`."""
         self._ended.clear()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._ended.wait(), seconds)
 
     async def close(self) -> None:
-        """Watch no more."""
+        """Stop watching runs."""
         watching = list(self._watched.values())
         for task in watching:
             task.cancel()

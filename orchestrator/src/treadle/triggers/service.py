@@ -1,7 +1,7 @@
-"""`treadle triggers`: runs every deployed trigger of a store until it is told to stop.
+"""`treadle triggers`: runs every deployed trigger of a store until it is stopped.
 
-Triggers are apart from each other: each has its runner, and what one waits for delays no other. The registry is looked
-at every few seconds; a trigger that is deployed, changed, paused or removed is noticed then.
+Triggers are independent: each has its runner, and a waiting trigger delays no other. The registry is read every few
+seconds, to detect triggers that are deployed, changed, paused or removed.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from .trigger_runner import TriggerRunner, TriggerSite, TriggerStatus
 
 _log = logging.getLogger("treadle.triggers")
 LOOK_EVERY = 2.0
-"""Seconds between two looks at the registry."""
+"""Seconds between two reads of the registry."""
 TELL_EVERY = 5.0
 """Seconds between two reports."""
 COUNT_EVERY = 5.0
-"""Seconds between two counts of open runs, of triggers that do not count them themselves."""
+"""Seconds between two counts of open runs, for triggers that do not count them themselves."""
 KINDS = {
     "kafka": "treadle.triggers.kafka.runner:KafkaRunner",
     "poll": "treadle.triggers.objects.poller:Poller",
     "schedule": "treadle.triggers.schedules.runner:ScheduleRunner",
     "webhook": "treadle.triggers.webhook.runner:WebhookRunner",
 }
-"""How events come -> the runner's class, which is made with (site, workflow, trigger)."""
+"""Kind of event source -> the runner's class, which is called with (site, workflow, trigger)."""
 
 
 @contextmanager
 def instance(home: Home) -> Iterator[str]:
-    """A name for this process: the first that no other process of this home and host has."""
+    """A name for this process: the first that no other process of this home and host uses."""
     folder = home.path / "triggers"
     folder.mkdir(mode=0o700, exist_ok=True)
     for number in range(1000):
@@ -65,7 +65,7 @@ def instance(home: Home) -> Iterator[str]:
 
 
 class TriggerService:
-    """All triggers of a site. `run` ends when it is cancelled, in order."""
+    """All triggers of a site. When cancelled, `run` shuts down in order."""
 
     def __init__(self, site: TriggerSite) -> None:
         self._site = site
@@ -74,14 +74,14 @@ class TriggerService:
         self._told = -math.inf
         self._memory = Memory()
         self._open: dict[tuple[str, str], int] = {}
-        """Runs that are open, by the last count; a trigger is missing where that is unknown."""
+        """Open runs at the last count; a trigger is missing if they are unknown."""
         self._since: dict[tuple[str, str], tuple[str, float]] = {}
-        """Errors that hold now, and since when."""
+        """Current errors, and the time of their first occurrence."""
         self._telling, self._over = threading.Lock(), False
-        """A report under way when the service is ended must not come after it is taken back."""
+        """A report in progress at the end of the service must not overwrite the final one."""
 
     async def run(self) -> None:
-        """Raises nothing but CancelledError: what fails is told by `status`, and tried again."""
+        """Raises only CancelledError: `status` reports failures, which are retried."""
         counting = spawn(self._count())
         try:
             for one in await asyncio.to_thread(self._before):
@@ -93,7 +93,7 @@ class TriggerService:
                     await self._tell()
                 except TreadleError as error:
                     _log.warning("%s", error)
-                except Exception:  # noqa: BLE001  # whoever ends here ends every trigger
+                except Exception:  # noqa: BLE001  # an error here would end every trigger
                     _log.exception("triggers were not looked at")
                 await asyncio.sleep(LOOK_EVERY)
         finally:
@@ -104,18 +104,18 @@ class TriggerService:
                 await asyncio.to_thread(self._take_back)
 
     def statuses(self) -> list[TriggerStatus]:
-        """Of every trigger that is deployed, by name."""
+        """The status of every deployed trigger, by name."""
         found = {key: runner.status() for key, runner in self._runners.items()} | self._broken
         return sorted((self._full(one) for one in found.values()), key=lambda one: (one.workflow, one.trigger))
 
     def _full(self, status: TriggerStatus) -> TriggerStatus:
-        """With what its runner does not know."""
+        """The status with the counts that its runner does not know."""
         key = status.workflow, status.trigger
         active = self._open.get(key) if status.active is None else status.active
         return replace(self._memory.total(status), active=active, since=self._since.get(key, ("", 0.0))[1])
 
     def _watch(self) -> None:
-        """Log what goes wrong with a trigger, and what works again, once each."""
+        """Log each new error of a trigger, and each recovery, once."""
         for key, runner in self._runners.items():
             name, error = key[:2], runner.status().error
             before, since = self._since.get(name, ("", time.time()))
@@ -162,13 +162,13 @@ class TriggerService:
         )
 
     def _look(self) -> tuple[list[Deployment], dict[str, set[str]], set[tuple[str, str]]]:
-        """What is deployed, what is paused, and what is set aside."""
+        """The deployed, paused and set-aside triggers."""
         registry = self._site.registry
         deployments = registry.deployments()
         return deployments, {one.workflow: set(registry.paused(one.workflow)) for one in deployments}, registry.aside()
 
     async def _ensure(self, key: tuple[str, str, str], deployment: Deployment, paused: bool) -> None:
-        """There is a runner, and it knows the newest version."""
+        """Ensure a runner that has the newest version."""
         workflow, trigger, kind = key
         try:
             runner = self._runners.get(key)
@@ -180,7 +180,7 @@ class TriggerService:
             else:
                 await runner.update(deployment, paused)
             self._broken.pop(key, None)
-        except Exception as error:  # noqa: BLE001  # a defect of one trigger ends neither the service nor the others
+        except Exception as error:  # noqa: BLE001  # a defect of one trigger must not end the service
             text = str(error) if isinstance(error, TreadleError) else f"{type(error).__name__}: {error}"
             if key not in self._broken:
                 _log.warning("%s.%s: %s", workflow, trigger, text, exc_info=not isinstance(error, TreadleError))
@@ -188,7 +188,7 @@ class TriggerService:
             self._broken[key] = TriggerStatus(*about, "failed", error=text, time=time.time())
 
     async def _stop(self, keys: list[tuple[str, str, str]]) -> None:
-        """They are told of until they have ended."""
+        """Stop runners. They are reported until they have ended."""
         for outcome in await asyncio.gather(*(self._runners[key].stop() for key in keys), return_exceptions=True):
             if isinstance(outcome, Exception):
                 _log.warning("a trigger does not end in order: %s", outcome)
@@ -216,7 +216,8 @@ class TriggerService:
 
 
 def kind_of(trigger: Trigger) -> str:
-    """Which of KINDS runs it; a trigger of objects may be told of them in a topic or by requests, or look for them."""
+    """The kind in KINDS of a trigger. A trigger of objects may receive notifications from a topic or by requests, or
+    poll."""
     if reading_of(trigger) is not None:
         return "kafka"
     if isinstance(trigger, ObjectTrigger):

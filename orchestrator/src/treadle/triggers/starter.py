@@ -24,10 +24,10 @@ from .start_requests import Started, StartOrder
 
 
 class RunStarter:
-    """The Starter of an environment. What an event asks for is checked before anything is written."""
+    """The Starter of an environment. Requests are checked before anything is written."""
 
     def __init__(self, client: Client, runs: Runs, registry: Registry, allow: Sequence[str] | None) -> None:
-        """`allow`: URI prefixes that triggered runs may touch (see `allowed`)."""
+        """`allow`: URI prefixes that triggered runs may access (see `uri_policy`)."""
         self._client, self._runs, self._registry, self._allow = client, runs, registry, allow
 
     async def start(self, order: StartOrder) -> Started:
@@ -45,7 +45,7 @@ class RunStarter:
         try:
             return prepared(self._registry, order, self._allow)
         except UsageError:
-            # Another owner of the partition may have cut a batch that does, under the same id.
+            # Another owner of the partition may have cut a valid batch under the same id.
             known = self._runs.files(order.run).find(Submission, "spec")
             if known is None:
                 raise
@@ -68,7 +68,8 @@ class RunStarter:
 
 
 def prepared(registry: Registry, order: StartOrder, allow: Sequence[str] | None) -> Submission:
-    """What the run is made of, checked. Raises NoSuchDeployment, StoreError, and UsageError for what will never do."""
+    """The checked submission of the run. Raises NoSuchDeployment, StoreError, and UsageError for inputs that can never
+    be accepted."""
     deployment = registry.deployment(order.workflow, order.version)
     submission = accepted(deployment, order.trigger, order.run, order.inputs, allow)
     memo = {**order.memo, "trigger": label(order.workflow, order.trigger), "version": order.version}
@@ -76,7 +77,7 @@ def prepared(registry: Registry, order: StartOrder, allow: Sequence[str] | None)
 
 
 async def ensure_search_attribute(client: Client) -> None:
-    """Make `TreadleTrigger` known to the namespace. Raises Unreachable where this client may not, and it is not."""
+    """Register `TreadleTrigger` in the namespace if necessary. Raises Unreachable if this client may not."""
     try:
         listed = await client.operator_service.list_search_attributes(
             ListSearchAttributesRequest(namespace=client.namespace)

@@ -1,9 +1,9 @@
-"""What services say of their triggers, kept in the store: `trigger list` reads it wherever it runs.
+"""Reports of services about their triggers, kept in the store: `trigger list` reads them on any machine.
 
-deployments/status/<instance>   statuses of the triggers that the service of that name runs, sealed
+    deployments/status/<instance>   statuses of the triggers that the service of that name runs, sealed
 
-The object stays when its service ends, with the state `stopped`: the counts in it go on with the next service of that
-name. It is written every few seconds, so a service that is killed forgets what it counted since.
+The object stays when its service ends, with the state `stopped`; the next service of that name continues its counts. It
+is written every few seconds, so a killed service loses its latest counts.
 """
 
 from __future__ import annotations
@@ -22,41 +22,41 @@ from treadle.primitives.stores.store import Store
 from .trigger_runner import Counts, TriggerStatus
 
 STALE = 30.0
-"""Seconds after which a report says that its service is gone."""
+"""Age in seconds at which a report shows that its service is gone."""
 _STATUS = "deployments/status"
 
 
 class Memory:
-    """What earlier services of this name, and runners that ended, counted for each trigger."""
+    """Counts of earlier services of this name, and of ended runners, for each trigger."""
 
     def __init__(self) -> None:
         self._past: dict[tuple[str, str], Counts] = {}
 
     def add(self, status: TriggerStatus) -> None:
-        """A runner ended with this status. Temporal itself counts the ticks of schedules."""
+        """Add the counts of an ended runner. Temporal itself counts the ticks of schedules."""
         if status.type != "schedule":
             key = status.workflow, status.trigger
             self._past[key] = self._past.get(key, Counts()) + status.counts
 
     def total(self, status: TriggerStatus) -> TriggerStatus:
-        """With what was counted before."""
+        """The status including the earlier counts."""
         past = self._past.get((status.workflow, status.trigger), Counts())
         return replace(status, **asdict(past + status.counts))
 
     def rest(self, known: Iterable[TriggerStatus]) -> list[TriggerStatus]:
-        """Of triggers that are not among `known`: stopped."""
+        """Statuses of triggers that are not in `known`: stopped."""
         there = {(one.workflow, one.trigger) for one in known}
         gone = [(key, counts) for key, counts in self._past.items() if key not in there]
         return [TriggerStatus(*key, "", 0, "stopped", **asdict(counts)) for key, counts in gone]
 
 
 def write_statuses(store: Store, key: bytes, instance: str, statuses: list[TriggerStatus]) -> None:
-    """For `trigger list` and `trigger show`, wherever they run."""
+    """Write the statuses for `trigger list` and `trigger show`."""
     _sealed(store, key).put(f"{_STATUS}/{instance}", msgspec.msgpack.encode(statuses))
 
 
 def statuses_of(store: Store, key: bytes, instance: str) -> list[TriggerStatus]:
-    """What the service of that name said last; empty: it never said anything."""
+    """The last report of the service of that name; empty: there is none."""
     name = f"{_STATUS}/{instance}"
     try:
         return decoded(list[TriggerStatus], name, _sealed(store, key).get(name))
@@ -65,19 +65,19 @@ def statuses_of(store: Store, key: bytes, instance: str) -> list[TriggerStatus]:
 
 
 def every_status(store: Store, key: bytes) -> dict[str, list[TriggerStatus]]:
-    """Instance -> what it said last, also of services that have ended."""
+    """Instance -> its last report, including ended services."""
     names = [info.name.rsplit("/", 1)[1] for info in store.list(f"{_STATUS}/")]
     return {name: statuses_of(store, key, name) for name in names}
 
 
 def read_statuses(store: Store, key: bytes) -> dict[str, list[TriggerStatus]]:
-    """What each service that runs now said last: instance -> statuses."""
+    """Instance -> the last report of each running service."""
     found = {name: [one for one in said if lives(one)] for name, said in every_status(store, key).items()}
     return {name: statuses for name, statuses in found.items() if statuses}
 
 
 def lives(status: TriggerStatus) -> bool:
-    """Whether the service that said so runs now."""
+    """Whether the service that wrote the status is running."""
     return status.state != "stopped" and status.time > time.time() - STALE
 
 

@@ -1,4 +1,4 @@
-"""What the service needs of a trigger of any kind, and what it says about each."""
+"""The interface between the service and a trigger of any kind, and the status of a trigger."""
 
 from __future__ import annotations
 
@@ -28,52 +28,52 @@ COUNTED = {
     "schedule": {"started", "active"},
     "webhook": {"started", "active", "dead"},
 }
-"""Type of a trigger -> what is counted of it, as fields of TriggerStatus."""
+"""Type of a trigger -> its counts, as fields of TriggerStatus."""
 
 
 class Counts(Struct, frozen=True):
-    """What became of a trigger's events."""
+    """Counts of a trigger's events."""
 
     started: int = 0
     """Runs."""
     dead: int = 0
     """Dead letters."""
     received: int = 0
-    """Events that were judged."""
+    """Events on which the trigger decided."""
     repeated: int = 0
-    """Starts that found their run there: the event had been delivered before."""
+    """Starts whose run existed already: the event had been delivered before."""
     filtered: int = 0
-    """Events that the filter passed over."""
+    """Events that were filtered out."""
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
 
 
 class TriggerStatus(Struct, frozen=True):
-    """How a trigger does in one process, as `trigger list` and `trigger show` tell it."""
+    """The status of a trigger in one process, for `trigger list` and `trigger show`."""
 
     workflow: str
     trigger: str
     type: str
     version: int
     state: State
-    """`failing`: it waits for Temporal, a broker or a store, and tries again for ever; `failed`: only a person can
-    help. Both: see `error` and `since`."""
+    """`failing`: it waits for Temporal, a broker or a store, and retries forever; `failed`: only the user can fix it.
+    For both see `error` and `since`."""
     started: int = 0
     dead: int = 0
     active: int | None = None
-    """Runs that are open; None: unknown."""
+    """Open runs; None: unknown."""
     lag: int | None = None
-    """Events that wait; None: unknown."""
+    """Waiting events; None: unknown."""
     error: str = ""
-    """What is wrong now, and what to do; empty: nothing is known to be wrong."""
+    """The current problem and its remedy; empty: no problem is known."""
     time: float = 0.0
-    """Of this status, in seconds since the epoch."""
+    """Time of this status, in seconds since the epoch."""
     received: int = 0
     repeated: int = 0
     filtered: int = 0
     since: float = 0.0
-    """When `error` began, in seconds since the epoch; 0: there is none."""
+    """Time of the first occurrence of `error`, in seconds since the epoch; 0: no error."""
 
     def measured(self, name: str) -> int | None:
         """A count by its name; None: unknown, or not counted for the type."""
@@ -87,7 +87,7 @@ class TriggerStatus(Struct, frozen=True):
 
 @dataclass(frozen=True)
 class TriggerSite:
-    """What runners have in common."""
+    """The resources that runners share."""
 
     home: Home
     profile: Profile
@@ -98,23 +98,25 @@ class TriggerSite:
     registry: Registry
     starter: Starter
     instance: str
-    """Tells processes that share a trigger apart; who comes back under it is the same one to a broker."""
+    """Distinguishes processes that share a trigger; a broker treats a process that returns under this name as the
+    same."""
 
 
 class TriggerRunner(Protocol):
-    """One trigger of one deployed workflow, from `start` to `stop`. Neither may wait for what may not answer."""
+    """One trigger of one deployed workflow, from `start` to `stop`. Neither may wait for a service that may not
+    answer."""
 
     async def start(self) -> None:
-        """Begin; what fails later is told by `status`, and tried again. Raises TreadleError for what cannot be."""
+        """Start; `status` reports later failures, which are retried. Raises TreadleError for an impossible trigger."""
         ...
 
     async def update(self, deployment: Deployment, paused: bool) -> None:
-        """The newest version, which has this trigger, and whether the trigger shall rest. Called when either changes,
-        and before `start`."""
+        """Set the newest version, which has this trigger, and whether the trigger is paused. Called when either
+        changes, and before `start`."""
         ...
 
     async def stop(self) -> None:
-        """End in order: what was started is remembered, nothing more is started."""
+        """Shut down in order: started runs are recorded, and no further ones are started."""
         ...
 
     def status(self) -> TriggerStatus: ...

@@ -1,4 +1,4 @@
-"""Which rights a trigger lacks, as far as the cluster tells them: an authorizer may decide otherwise later."""
+"""The rights that a trigger lacks, as reported by the cluster. An authorizer may still decide differently later."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MISSING = KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
 def lacking(settings: Mapping[str, Any], topics: Topics, reading: Reading, group: str) -> Iterator[str]:
-    """What the user of a connection may not do, of what the trigger needs. Raises KafkaException, BrokerUnreachable."""
+    """The rights that the trigger needs and the connection's user lacks. Raises KafkaException, BrokerUnreachable."""
     asked = topics.ask({*reading.topics, reading.letters})
     for topic in reading.topics:
         yield from lacks_topic(topic, lambda topic=topic: topics.answer(asked[topic]))  # type: ignore[misc]
@@ -33,17 +33,17 @@ def lacking(settings: Mapping[str, Any], topics: Topics, reading: Reading, group
 
 
 def lacks_topic(topic: str, described: Callable[[], Any]) -> Iterator[str]:
-    """Of a topic that is read; also when the topic does not exist."""
+    """Missing rights for a topic to read; also reports a missing topic."""
     yield from _lacks(f"read the topic {topic!r}", AclOperation.READ, described, f"the topic {topic!r} does not exist")
 
 
 def _lacks_group(settings: Mapping[str, Any], group: str, topic: str) -> Iterator[str]:
-    """By a consumer that joins nothing: librdkafka's requests for groups as an administrator abort the process when a
-    broker comes back (librdkafka issue 4605)."""
+    """Check the rights for a group with a consumer that does not join. librdkafka's administrative requests for groups
+    abort the process when a broker comes back (librdkafka issue 4605)."""
     consumer = Consumer({**settings, "group.id": group, "log_level": 0})
     try:
         consumer.committed([TopicPartition(topic, 0)], timeout=_GROUP)
-    except KafkaException:  # the call says only that time is over, the event says why
+    except KafkaException:  # the call reports only a timeout, the event has the cause
         event = consumer.poll(0.1)
         error = None if event is None else event.error()
         if error is not None and error.code() in _REFUSED:

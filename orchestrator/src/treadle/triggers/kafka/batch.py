@@ -1,4 +1,4 @@
-"""Events that shall start runs, and those that one run gets."""
+"""Events that start runs, and their grouping into batches."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ from treadle.primitives.events import Event, Record
 
 
 class Match(Struct, frozen=True):
-    """A record that shall start a run, and the event it is."""
+    """A record that starts a run, and its event."""
 
     record: Record
     event: Event
     run: str
-    """Of a record that has its own, or that its batch begins with."""
+    """Id of the record's own run, or of the batch that starts with the record."""
 
 
 class Batch(Struct, frozen=True):
-    """Consecutive matching records of one partition, judged by one version; without `batch` in the trigger, one."""
+    """Consecutive matching records of one partition, decided by one version; a single record if the trigger has no
+    `batch`."""
 
     version: int
     matched: tuple[Match, ...]
     """At least one."""
     end: int
-    """The offset after the last record it covers; those that do not match are covered too."""
+    """The offset after the last record it covers, including records that do not match."""
 
     @property
     def run(self) -> str:
@@ -44,6 +45,8 @@ class Batch(Struct, frozen=True):
 
 
 EventsOf: TypeAlias = Callable[[Batch, KafkaTrigger], Any]
-"""What `trigger.events` is worth for a batch: a value for an input of type `dataset`. May write to the store first.
+"""Returns the value of `trigger.events` for a batch: a value for an input of type `dataset`. It may first write to the
+store.
 
-Called from any thread. Raises StoreError (try again), and UsageError for a batch that can never be handed over."""
+Called from any thread. Raises StoreError (retry), and UsageError for a batch that can never be passed on.
+"""

@@ -1,4 +1,4 @@
-"""What a trigger asks of a Kafka cluster. One implementation is confluent's (`cluster`); tests have one in memory."""
+"""The requests of a trigger to a Kafka cluster. `confluent_cluster` implements them; tests use a cluster in memory."""
 
 from __future__ import annotations
 
@@ -13,66 +13,67 @@ from .machine_events import OutOfRange, Partition, Reached
 
 
 class BrokerUnreachable(Unreachable):
-    """The Kafka cluster does not answer, or refuses this client now; trying again may help."""
+    """The Kafka cluster does not answer, or rejects this client now; a retry may help."""
 
 
 class Broken(TreadleError):
-    """This member of the group can do nothing any more; another one is to be made."""
+    """This member of the group is unusable; create another one."""
 
 
 class Fenced(Broken):
-    """Another process uses the group under this instance's name: the next member takes another."""
+    """Another process uses the group under this instance's name: the next member uses another name."""
 
 
 class Listener(Protocol):
-    """Hears about partitions, from within `poll`."""
+    """Receives changes of partitions, from within `poll`."""
 
     def placed(self, partition: Partition, committed: int | None) -> int:
-        """The partition is ours. `committed` is the group's offset for this life of the topic, if it has one; to be
-        answered with the offset to read from."""
+        """The partition is assigned to this member. Returns the offset to read from. `committed` is the group's offset
+        for this life of the topic, or None."""
         ...
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
-        """They go to somebody else when this returns."""
+        """When this returns, the partitions are assigned to other members."""
         ...
 
     def lost(self, partitions: Sequence[Partition]) -> None:
-        """They are gone: to somebody else, or with their topic."""
+        """The partitions are lost: to another member, or with their topic."""
         ...
 
 
 class EventSource(Protocol):
-    """A member of a consumer group. Used by one thread; nothing may wait longer than a few seconds."""
+    """A member of a consumer group. Used by one thread; no method may block for more than a few seconds."""
 
     def poll(self, most: int, seconds: float) -> list[Record | OutOfRange | Reached]:
-        """Up to `most` committed records, in order within a partition; waits up to `seconds` for the first ones.
+        """Up to `most` committed records, in order within a partition. Waits up to `seconds` for the first ones.
 
-        A record's `topic_id` is the one the topic had before **and** after the record was read. Raises
-        BrokerUnreachable, Broken, and UsageError for what a person must mend (a topic that may not be read).
+        A record's `topic_id` is the id that the topic had before **and** after the record was read. Raises
+        BrokerUnreachable, Broken, and UsageError for problems that the user must fix (a topic that may not be read).
         """
         ...
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Remember offsets below which all is done, with the topic's UUID. Raises BrokerUnreachable."""
+        """Commit offsets below which all records are done, with the topic's UUID. Raises BrokerUnreachable."""
         ...
 
     def seek(self, partition: Partition, offset: int) -> None:
-        """Read on from there: nothing that was read before arrives any more."""
+        """Continue reading at `offset`. Records read before do not arrive any more."""
         ...
 
     def reading(self, partition: Partition, wanted: bool) -> None:
-        """Whether records of the partition are wanted; what is not wanted stays with the broker."""
+        """Enable or disable reading of the partition; unread records stay in the broker."""
         ...
 
     def lag(self) -> int | None:
-        """Offsets between what `poll` has given and the ends, as of a few seconds ago; None: unknown."""
+        """Offsets between the last record from `poll` and the ends, as of a few seconds ago; None: unknown."""
         ...
 
     @property
     def trouble(self) -> TreadleError | None:
-        """Why no records can come now, though `poll` raises nothing; None: nothing is known to be wrong."""
+        """Why no records can arrive now, although `poll` raises no error; None: no problem is known."""
         ...
 
     def close(self) -> None:
-        """Leave, so that another member is given the partitions at once; they are revoked before, as by the group."""
+        """Leave the group, so that other members receive the partitions at once. They are revoked first, as by the
+        group."""
         ...

@@ -1,10 +1,13 @@
-"""A member of a consumer group, by confluent's synchronous Consumer.
+"""A member of a consumer group, implemented with confluent's synchronous Consumer.
 
-Three things are not left to the library. **Where to read from**: partitions are assigned at rest, and set in motion
-once their topic's UUID and the committed offset are known (`auto.offset.reset=error`: no offset is ever guessed).
-**Which life of a topic** a record belongs to: the UUID is asked after each batch, and a topic that was made again is
-another one, read from its first record on. **Which life a commit belongs to**: its metadata holds the UUID, so that an
-offset of a topic that is gone is not taken for one of its successor.
+Three things are not left to the library:
+
+- The start position. Partitions are assigned in a paused state, and started once their topic's UUID and the committed
+  offset are known (`auto.offset.reset=error`: no offset is ever guessed).
+- The life of a topic that a record belongs to. The UUID is requested after each batch. A topic that was created again
+  counts as another one and is read from its first record on.
+- The life of a topic that a commit belongs to. Its metadata holds the UUID, so that an offset of a deleted topic is not
+  used for its successor.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ _REFUSED = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.SASL_AUTHENTICATION_FAILED,
     KafkaError._AUTHENTICATION,
-    KafkaError._INVALID_ARG,  # a setting that is none
+    KafkaError._INVALID_ARG,  # an invalid setting
 }
 _OCCUPIED = {
     KafkaError.UNKNOWN_MEMBER_ID,
@@ -45,7 +48,7 @@ _OCCUPIED = {
 _FENCED = {KafkaError.FENCED_INSTANCE_ID, KafkaError._FENCED}
 _END = KafkaError._PARTITION_EOF
 _PLACED = {_END, KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
-"""What the library says of one partition at its position."""
+"""Reports about one partition at its position."""
 GROUP = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -53,23 +56,24 @@ GROUP = {
     "isolation.level": "read_committed",
     "partition.assignment.strategy": "cooperative-sticky",
     "allow.auto.create.topics": False,
-    "enable.partition.eof": True,  # how a position moves behind the marks of transactions, which are no records
+    "enable.partition.eof": True,  # advances the position past transaction markers, which are not records
 }
-"""What the promise of a trigger stands on."""
+"""Settings that a trigger's guarantees depend on."""
 TUNING = {
-    "queued.max.messages.kbytes": 16_384,  # fetched before they are wanted; 64 MiB by default
+    "queued.max.messages.kbytes": 16_384,  # prefetched records; 64 MiB by default
     "fetch.wait.max.ms": 100,
     "session.timeout.ms": 15_000,
     "heartbeat.interval.ms": 1_000,  # how soon a member learns that another one left
-    "topic.metadata.refresh.interval.ms": 10_000,  # how soon a topic that is made again is found; 5 min by default
+    "topic.metadata.refresh.interval.ms": 10_000,  # how soon a recreated topic is found; 5 min by default
 }
-"""Defaults of ours that a connection may change."""
+"""Our defaults, which a connection may override."""
 LEAVE = 3.0
-"""Seconds that leaving the group may take."""
+"""Maximum seconds for leaving the group."""
 
 
 class ClusterSource:
-    """`instance` is the name of this member: who comes back under it gets its partitions back without a rebalance."""
+    """`instance` is the name of this member. A member that returns under the same name gets its partitions back without
+    a rebalance."""
 
     def __init__(
         self,
@@ -90,16 +94,16 @@ class ClusterSource:
         self._unplaced: set[tuple[str, int]] = set()
         self._placed: dict[tuple[str, int], Partition] = {}
         self._next: dict[tuple[str, int], int] = {}
-        """Offset of the next record; the library knows it only of partitions that have given one."""
+        """Offset of the next record. The library knows it only for partitions that have returned a record."""
         self._unverified: list[Message] = []
-        """Read, and their topic's UUID not yet asked again."""
+        """Records read before their topic's UUID was checked again."""
         self._bounds_seen: dict[tuple[str, int], tuple[int, int]] = {}
-        """First offset and end of each partition, of the last look; empty: unknown."""
+        """First offset and end of each partition at the last check; empty: unknown."""
         self._still: set[Partition] = set()
-        """Not wanted now."""
+        """Partitions whose reading is disabled."""
         self._error: KafkaError | None = None
         self._refused: TreadleError | None = None
-        """The group does not take this member; None since it did."""
+        """The error with which the group rejects this member; None: accepted."""
         self._consumer.subscribe(
             list(topics), on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
         )
@@ -119,7 +123,8 @@ class ClusterSource:
             return self._verified() if self._unverified else []
 
     def _sort(self, messages: Iterable[Message]) -> None:
-        """Keep what is of a partition that we know; what is wrong with the rest is told once all else is safe."""
+        """Keep messages of known partitions. Errors of other messages are raised later, when everything else is
+        safe."""
         for message in messages:
             error = message.error()
             if error is None or error.code() in _PLACED:
@@ -133,9 +138,9 @@ class ClusterSource:
                     self._refused = _translated(error)
 
     def _verified(self) -> list[Record | OutOfRange | Reached]:
-        """The records of the life of their topic that we know; those of another life are read again, as such.
+        """The records of the known life of their topic. Records of another life are read again as such.
 
-        When the cluster does not say which, they stay for the next try.
+        If the cluster does not report the UUID, the records stay for the next try.
         """
         topics = {one.topic() or "" for one in self._unverified}
         ids = self._topics.ids(topics)
@@ -161,16 +166,16 @@ class ClusterSource:
         return bounds
 
     def _forget(self, topic: str) -> None:
-        """The topic is gone, or another one has its name: its partitions are to be placed anew."""
+        """The topic was deleted or replaced: its partitions must be placed again."""
         gone = [place for place in self._placed if place[0] == topic]
         self._listener.lost(self._drop(gone))
         self._unplaced.update(gone)
         self._consumer.pause([TopicPartition(*place) for place in gone])
 
-    # -- places
+    # -- placing partitions
 
     def _place(self) -> None:
-        """Set partitions in motion whose topic is there."""
+        """Start partitions whose topic exists."""
         ids = self._topics.ids({topic for topic, _ in self._unplaced})
         ready = [place for place in sorted(self._unplaced) if place[0] in ids]
         if not ready:
@@ -208,7 +213,7 @@ class ClusterSource:
         self._unverified = [one for one in self._unverified if _place_of(one) not in places]
         return [self._placed.pop(place) for place in places if place in self._placed]
 
-    # -- the rest
+    # -- other requests
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
         with translated():
@@ -224,7 +229,7 @@ class ClusterSource:
                 self._consumer.pause([_at(partition)])
 
     def _go(self, to: TopicPartition) -> None:
-        """The library stops for good where an offset was out of range: such a partition is assigned once more."""
+        """The library stops permanently where an offset was out of range, so such a partition is assigned again."""
         self._next[to.topic, to.partition] = to.offset
         try:
             self._consumer.seek(to)
@@ -240,14 +245,15 @@ class ClusterSource:
             (self._consumer.resume if wanted else self._consumer.pause)([_at(partition)])
 
     def lag(self) -> int | None:
-        """Up to the ends of the last look; None where there is no answer."""
+        """The lag up to the ends at the last check; None if unknown."""
         if self._watch.trouble is not None or not self._placed.keys() <= self._bounds_seen.keys():
             return None
         bounds = [(self._next[place], *self._bounds_seen[place]) for place in self._placed]
         return sum(max(0, high - max(position, low)) for position, low, high in bounds)
 
     def _measure(self) -> None:
-        """Where the partitions begin and end now: what is not wanted now is not fetched, and tells no ends."""
+        """Request the current first offsets and ends. Disabled partitions are not fetched, so they do not report their
+        ends."""
         self._bounds_seen = {}
         if self._watch.trouble is None:
             with suppress(KafkaException, BrokerUnreachable):
@@ -259,8 +265,8 @@ class ClusterSource:
         return self._watch.trouble or self._refused
 
     def close(self) -> None:
-        """The library leaves no group for a member with a name of its own when it closes, but when it unsubscribes."""
-        with suppress(KafkaException):  # a member that was fenced has nothing to leave
+        """Unsubscribe first: on closing, the library does not leave the group for a member with an instance name."""
+        with suppress(KafkaException):  # a fenced member has no group to leave
             self._consumer.unsubscribe()
             end = time.monotonic() + LEAVE
             while self._consumer.memberid() and time.monotonic() < end:
@@ -270,11 +276,11 @@ class ClusterSource:
 
 
 class Occupied(UsageError):
-    """The group has members: try again when they have left."""
+    """The group has members; retry when they have left."""
 
 
 def commit_as_nobody(settings: Mapping[str, Any], group: str, offsets: Mapping[Partition, int]) -> None:
-    """Set the offsets of a group that has no members. Raises KafkaException, and Occupied when it has some."""
+    """Set the offsets of a group without members. Raises KafkaException, and Occupied if it has members."""
     consumer = Consumer({**settings, **GROUP, "group.id": group}, logger=_log)
     wanted = _marked(offsets)
     try:
@@ -291,7 +297,7 @@ def commit_as_nobody(settings: Mapping[str, Any], group: str, offsets: Mapping[P
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """The border to librdkafka's errors."""
+    """Convert librdkafka's errors."""
     try:
         yield
     except KafkaException as error:
@@ -310,12 +316,12 @@ def _translated(error: KafkaError) -> BrokerUnreachable | Broken | UsageError:
 
 
 def _marked(offsets: Mapping[Partition, int]) -> list[TopicPartition]:
-    """Offsets with the life of their topic."""
+    """Offsets with the UUID of their topic."""
     return [TopicPartition(one.topic, one.number, at, metadata=one.topic_id) for one, at in offsets.items()]
 
 
 def _checked(answers: Iterable[TopicPartition] | None) -> list[TopicPartition]:
-    """The library raises what went wrong with all partitions, and only returns what went wrong with one."""
+    """Raise the error of a single partition: the library raises only errors of all partitions, and returns others."""
     found = list(answers or ())
     if error := next((one.error for one in found if one.error is not None), None):
         raise KafkaException(error)
@@ -323,7 +329,7 @@ def _checked(answers: Iterable[TopicPartition] | None) -> list[TopicPartition]:
 
 
 def _usable(known: TopicPartition, partition: Partition) -> int | None:
-    """The group's offset for this life of the topic. Kafka's own tools write no UUID; such an offset counts too."""
+    """The group's offset for this life of the topic. Kafka's own tools write no UUID; their offsets count too."""
     if known.offset < 0 or known.metadata not in (None, "", partition.topic_id):
         return None
     if not known.metadata:

@@ -1,7 +1,7 @@
-"""Why a Kafka cluster cannot be used, by the events of librdkafka's connections.
+"""The cause of an unusable Kafka cluster, from the events of librdkafka's connections.
 
-A call that fails says only that it timed out. The cause is in the events that librdkafka reports meanwhile: to
-`error_cb`, and, where a listener closes the connection, to the logger alone.
+A failed call reports only a timeout. The cause is in the events that librdkafka reports meanwhile: to `error_cb`, or
+only to the logger if a listener closes the connection.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ AGAIN = 60.0
 _PLACE = re.compile(r"(?:\w+://)?([^\s/]+)/(?:bootstrap|\d+): (.*?)(?: \(after (\d+)ms in state (\w+).*)?$", re.DOTALL)
 _CLOSED = "closed by peer|Invalid response size|reset by peer"
 _SETTLED = 1000
-"""Milliseconds after which a connection that is closed had been accepted before."""
+"""Milliseconds after which a closed connection counts as accepted before."""
 _WAIT = "Check that the broker runs where the profile says."
 _CAUSES = (
     ("Failed to resolve", "the host name is unknown", "Check the spelling of bootstrap.servers."),
@@ -50,13 +50,13 @@ _CAUSES = (
     ),
     ("timed out", "the broker does not answer in time", "Check the address, firewalls, and that the broker runs."),
 )
-"""Pattern of librdkafka's text and the connection's state, cause, remedy; the first that matches counts."""
+"""Pattern of librdkafka's text and the connection's state, cause, remedy. The first match counts."""
 
 
 class Connectivity:
-    """The events of all clients of one connection; give it to each as `logger`, and `error` as `error_cb`.
+    """The events of all clients of one connection; pass it to each client as `logger`, and `error` as `error_cb`.
 
-    A cause that repeats is logged once. Called by the thread that polls the clients.
+    A repeated cause is logged once. Called by the thread that polls the clients.
     """
 
     def __init__(self, name: str) -> None:
@@ -74,7 +74,7 @@ class Connectivity:
         self._note(error.str())
 
     def log(self, level: int, text: str, *values: Any) -> None:
-        """For `logger`, which librdkafka hands over as a format with the facility, the client and the line."""
+        """For `logger`. librdkafka passes a format with the facility, the client and the line."""
         line = text % values if values else text
         if not self._note(line) and level >= logging.WARNING and not line.startswith("CONFWARN"):
             self._say(level, line)
@@ -87,19 +87,19 @@ class Connectivity:
         self.cause, self.down = None, False
 
     def unreachable(self, error: KafkaError) -> BrokerUnreachable | None:
-        """What a call that failed means; None: the failure has nothing to do with connections."""
+        """The error for a failed call; None: the failure does not concern connections."""
         if error.code() in _UNANSWERED:
             return self.reason()
         return None
 
     def reason(self) -> BrokerUnreachable:
-        """The cause, or that the cluster does not answer; to be raised."""
+        """The error to raise: the known cause, or that the cluster does not answer."""
         if self.cause is None:
             return BrokerUnreachable(f"Kafka connection {self._name}: the cluster does not answer in time", _WAIT)
         return BrokerUnreachable(self.cause.message, self.cause.hint)
 
     def _note(self, text: str) -> bool:
-        """Whether the text is about a connection that failed."""
+        """Record the cause in the text; returns whether the text is about a failed connection."""
         found = cause_of(self._name, text)
         if found is None:
             return "brokers are down" in text
@@ -127,7 +127,7 @@ _UNANSWERED = {
 
 
 def cause_of(name: str, text: str) -> BrokerUnreachable | None:
-    """What librdkafka's line about a connection means; None: it does not say that one failed."""
+    """Interpret librdkafka's line about a connection; None: it does not report a failure."""
     found = _PLACE.search(text)
     if found is None:
         return None
@@ -142,4 +142,4 @@ def cause_of(name: str, text: str) -> BrokerUnreachable | None:
 
 
 _DETAILED = ("mechanism handshake failed", "SSL|certificate")
-"""Causes that need librdkafka's own words as well."""
+"""Causes for which librdkafka's own message is added."""

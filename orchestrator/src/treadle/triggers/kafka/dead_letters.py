@@ -1,6 +1,6 @@
-"""Dead letters: records that can start no run, kept whole in a topic of their own, with the reason.
+"""Dead letters: records that cannot start a run, kept whole in a topic of their own, with the reason.
 
-Headers are those of Spring Kafka's dead letter topics (numbers are big-endian, as there), and ours:
+They have the headers of Spring Kafka's dead letter topics (numbers are big-endian, as there), and treadle's own:
 https://docs.spring.io/spring-kafka/reference/kafka/annotation-error-handling.html#dead-letters
 
     kafka_dlt-original-topic, -partition, -offset, -timestamp, -consumer-group
@@ -9,8 +9,8 @@ https://docs.spring.io/spring-kafka/reference/kafka/annotation-error-handling.ht
     treadle-version                  the version that decided
     treadle-reason                   the reason
     treadle-topic-id                 the UUID of the original topic
-    treadle-value: omitted           the topic did not take the value, for its size; the letter says where it was
-                                     (without the record's own key and headers where those are large too)
+    treadle-value: omitted           the value was too large for the topic; the letter holds its location
+                                     (without the record's own key and headers if those are large too)
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ _OURS = ("kafka_dlt-", "treadle-")
 _TOO_LARGE = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError._BAD_MSG}
 _MISSING = {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 _REASON = 2_000
-"""Characters."""
+"""Maximum characters of the reason."""
 _OWN = 64 * 2**10
-"""Bytes of key and headers that a letter keeps of a record whose value is too large."""
+"""Maximum bytes of key and headers that a letter keeps of a record whose value is too large."""
 _QUIET = 10.0
-"""Seconds that reading letters waits for one that is there."""
+"""Seconds to wait for an existing letter while reading."""
 Headers: TypeAlias = list[tuple[str, str | bytes | None]]
 
 
 def headers(letter: Bury, trigger: str, group: str, *, omitted: bool = False) -> Headers:
-    """Of a dead letter: the record's own, and where it comes from and why. `trigger`: `<workflow>.<trigger>`."""
+    """Headers of a dead letter: the record's own, its origin and the reason. `trigger`: `<workflow>.<trigger>`."""
     record, reason = letter.record, letter.reason[:_REASON].encode(errors="replace")
     kept: Headers = [(name, value) for name, value in record.headers if not name.startswith(_OURS)]
     ours: dict[str, bytes] = {
@@ -68,12 +68,12 @@ def headers(letter: Bury, trigger: str, group: str, *, omitted: bool = False) ->
 
 
 def _milliseconds(seconds: float) -> bytes:
-    """A long of Java, whatever a producer stamped: -1 stands for no time."""
+    """A Java long for any producer's timestamp; -1 means no time."""
     return min(round(seconds * 1000), 2**63 - 1).to_bytes(8, "big", signed=True)
 
 
 def shortened(record: Record) -> Record:
-    """With where it is in place of its value."""
+    """The record with its location instead of its value."""
     about = {"topic": record.topic, "topicId": record.topic_id, "partition": record.partition, "offset": record.offset}
     place = msgspec.json.encode({**about, "bytes": len(record.value or b"")})
     own = len(record.key or b"") + sum(len(name) + len(value or b"") for name, value in record.headers)
@@ -100,20 +100,20 @@ class Graveyard:
         self._producer = Producer({**settings, **about}, logger=told)
         self._whose = trigger, group
         self._over = False
-        """The producer takes nothing any more."""
+        """The producer accepts no more letters."""
 
     def bury(self, letter: Bury) -> None:
-        """Write it; the answer comes when the topic's replicas have it."""
+        """Write a letter. The answer comes when the topic's replicas have it."""
         self._produce(letter, omitted=False)
 
     def poll(self) -> None:
-        """Let answers come. Raises Broken."""
+        """Process answers. Raises Broken."""
         self._producer.poll(0)
         if self._over:
             raise Broken(f"Kafka's client gives up writing dead letters to {self.topic}", "It is made anew.")
 
     def close(self, seconds: float) -> None:
-        """Wait for letters under way."""
+        """Wait for letters that are being written."""
         self._producer.flush(seconds)
 
     def _produce(self, letter: Bury, omitted: bool) -> None:
@@ -146,7 +146,7 @@ class Graveyard:
         self._answer(Failed(ticket, f"no dead letter can be written to {self.topic}: {reason or error.str()}"))
 
     def _create(self) -> str:
-        """Why the topic cannot be made; empty: it is there."""
+        """Create the topic if it does not exist. Returns the error, or an empty text."""
         try:
             self._topics.create(self.topic)
         except KafkaException as error:
@@ -157,16 +157,16 @@ class Graveyard:
 
 
 class DeadLetter(Struct, frozen=True):
-    """A dead letter as it was found."""
+    """A dead letter read from its topic."""
 
     topic: str
-    """Of dead letters."""
+    """The topic of dead letters."""
     partition: int
     offset: int
     record: Record
-    """As it was in its topic; its value is where it was, when `omitted`."""
+    """The original record; if `omitted`, its value is its location."""
     trigger: str
-    """`<workflow>.<trigger>`; empty: it is not one of ours."""
+    """`<workflow>.<trigger>`; empty: treadle did not write it."""
     version: int
     reason: str
     omitted: bool = False
@@ -175,14 +175,14 @@ class DeadLetter(Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """For people: `orders.v1.dlt/0/17`."""
+        """For display: `orders.v1.dlt/0/17`."""
         return f"{self.topic}/{self.partition}/{self.offset}"
 
 
 def read_letters(
     settings: Mapping[str, Any], topic: str, trigger: str | None = None, connectivity: Connectivity | None = None
 ) -> Iterator[DeadLetter]:
-    """What is in a topic of dead letters now, partition by partition, oldest first; of one trigger, if it is named.
+    """The current content of a topic of dead letters, by partition, oldest first; optionally of one trigger.
 
     Joins no group and commits nothing. Raises BrokerUnreachable; yields nothing when the topic does not exist.
     """
@@ -204,7 +204,7 @@ def _messages(settings: Mapping[str, Any], topic: str, partition: int, end: int)
     consumer = Consumer({**settings, **about, "enable.partition.eof": True}, logger=_log)
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
     try:
-        while (message := consumer.poll(_QUIET)) is not None:  # one without a value is false
+        while (message := consumer.poll(_QUIET)) is not None:  # a message without a value is falsy
             error = message.error()
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
                 return
@@ -220,7 +220,7 @@ def _messages(settings: Mapping[str, Any], topic: str, partition: int, end: int)
 
 
 def letter_of(message: Message) -> DeadLetter:
-    """A message of a topic of dead letters."""
+    """Parse a message of a topic of dead letters."""
     found = record_of(message, "")
     said = {name: value or b"" for name, value in found.headers}
     original = Record(

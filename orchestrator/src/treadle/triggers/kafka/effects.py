@@ -1,4 +1,4 @@
-"""What a trigger's loop has done by others: starts and watches on an event loop, dead letters by a producer."""
+"""The effects of a trigger's loop: starts and watches on an event loop, dead letters through a producer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = logging.getLogger("treadle.triggers")
 
 
 class ThreadHands:
-    """Called by the loop's thread; `tell` takes the answers. Work under way ends with `close`."""
+    """Called by the loop's thread; `tell` receives the answers. `close` ends the running work."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class ThreadHands:
         self._graveyard.poll()
 
     def close(self) -> None:
-        """Await nothing more; a start that is under way may or may not come to be, and is asked for again."""
+        """Wait for nothing more. A start in progress may or may not happen, and is requested again later."""
         self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in self._watching])
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -68,7 +68,7 @@ class ThreadHands:
             self._tell(Refused(order.ticket, error.message))
         except TreadleError as error:
             self._tell(Failed(order.ticket, str(error)))
-        except Exception as defect:  # noqa: BLE001  # no event is lost by a defect of ours: it is tried again
+        except Exception as defect:  # noqa: BLE001  # an internal defect must not lose an event: retry
             _log.exception("the start of %s", order.batch.run)
             self._tell(Failed(order.ticket, f"{type(defect).__name__}: {defect}"))
         else:

@@ -1,4 +1,4 @@
-"""Whether a cluster still serves a trigger: asked every few seconds, without waiting for the answers."""
+"""Checks every few seconds whether a cluster still serves a trigger, without blocking."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .acls import lacks_topic
 from .topics import ANSWER, HOPELESS, Topics
 
 EVERY = 5.0
-"""Seconds between two looks; a second after one that found something wrong."""
+"""Seconds between two checks; one second after a check that found a problem."""
 
 
 class _Look(Struct):
@@ -27,17 +27,17 @@ class _Look(Struct):
 
 
 class Watch:
-    """Used by one thread; no method waits."""
+    """Used by one thread; no method blocks."""
 
     def __init__(self, topics: Topics, names: Sequence[str], clock: Callable[[], float]) -> None:
         self._topics, self._names, self._clock = topics, names, clock
         self._look: _Look | None = None
         self._next = 0.0
         self.trouble: TreadleError | None = None
-        """Why no records can come; None: the last look found nothing wrong."""
+        """Why no records can arrive; None: the last check found no problem."""
 
     def tick(self) -> bool:
-        """Hear answers, and ask again when it is time. Whether a look has just ended."""
+        """Process answers, and start a check when it is due. Returns whether a check has just ended."""
         now = self._clock()
         if self._look is None:
             if now >= self._next:

@@ -1,6 +1,7 @@
-"""The loop of one trigger, in a thread of its own: poll, judge, let the machine decide, do what it says.
+"""The loop of one trigger, in a thread of its own: poll, decide on records, update the machine, perform its
+instructions.
 
-Starts are handed to an event loop; their answers come back through the inbox, which any thread may fill.
+Starts are passed to an event loop. Their answers come back through the inbox, which any thread may fill.
 """
 
 from __future__ import annotations
@@ -41,26 +42,27 @@ from .matching import Lineage
 
 _log = logging.getLogger("treadle.triggers")
 MOST = 500
-"""Records of one poll, and records that wait to be judged."""
+"""Maximum records of one poll, and maximum undecided records."""
 JUDGING = 1.0
-"""Seconds of one turn that judge records; the rest waits for the next turn, so that answers are heard meanwhile."""
+"""Maximum seconds of one turn for deciding on records. The rest waits for the next turn, so that answers are
+processed."""
 IDLE, BUSY = 0.1, 0.02
-"""Seconds that a poll waits; less while answers are awaited."""
+"""Seconds that a poll waits; fewer while answers are expected."""
 
 
 class Hands(Protocol):
-    """What the loop cannot do itself. None of these may wait."""
+    """The effects that the loop delegates. No method may block."""
 
     def start(self, order: Start) -> None:
-        """Start a run; tell the loop how it went."""
+        """Start a run, and report the result to the loop."""
         ...
 
     def watch(self, run: str) -> None:
-        """Tell the loop when the run is over."""
+        """Report the end of the run to the loop."""
         ...
 
     def bury(self, order: Bury) -> None:
-        """Write a dead letter; tell the loop how it went."""
+        """Write a dead letter, and report the result to the loop."""
         ...
 
     def breathe(self) -> None:
@@ -69,7 +71,7 @@ class Hands(Protocol):
 
 
 class Marks(Protocol):
-    """Our own memory of what is done, for offsets that Kafka has forgotten (it does, of groups idle for a week)."""
+    """Our own record of completed offsets, because Kafka forgets offsets of groups that are idle for a week."""
 
     def load(self, partition: Partition) -> int | None: ...
 
@@ -79,9 +81,9 @@ class Marks(Protocol):
 
 
 class TriggerLoop:
-    """`lineage` looks at the registry anew; it raises what keeps records from being judged now.
+    """`lineage` reads the registry again. It raises the error that prevents decisions on records now.
 
-    `source` is made with this loop as its listener.
+    `source` is created with this loop as its listener.
     """
 
     def __init__(
@@ -99,28 +101,27 @@ class TriggerLoop:
         self._placed: list[Assigned] = []
         self._unjudged: list[Record] = []
         self._strays: list[OutOfRange | Reached] = []
-        """They come after what was read before."""
+        """Events that follow the undecided records."""
         self._todo: list[Seek | Reading] = []
-        """For the source; kept until it does them."""
+        """Instructions for the source, kept until it has performed them."""
         self._again = Backoff()
         self.error = ""
-        """Why nothing can be read or judged now; empty: all is well."""
+        """Why no records can be read or decided now; empty: no problem."""
         self.known_lag: int | None = None
-        """Records that no run was started for, as of the last second; None: unknown."""
+        """Records without a run, as of the last second; None: unknown."""
         self.trouble = ""
-        """Why no records can come, as of the last second; empty: nothing is known to be wrong."""
+        """Why no records can arrive, as of the last second; empty: no problem is known."""
         self._measured = 0.0
         self._source = source(self)
 
     def tell(self, happening: Happening) -> None:
-        """For any thread: an answer, or news."""
+        """For any thread: add an answer or an event."""
         self._inbox.put(happening)
 
     # -- one turn
 
     def step(self, paused: bool = False) -> None:
-        """One turn; returns within a few seconds, also when nobody answers. `paused`: somebody wants no starts. Raises
-        Broken."""
+        """One turn. Returns within a few seconds, even without answers. `paused`: start no runs. Raises Broken."""
         try:
             self._turn(paused)
             if not self._unjudged:
@@ -154,12 +155,14 @@ class TriggerLoop:
                 self._unjudged.append(one)
             else:
                 self._strays.append(one)
-        # A handover within the poll lets answers in: where one said to seek, this was read before.
+        # A handover during the poll processes answers. If one of them requires a seek, these records were read too
+        # early.
         self._drop([one.partition for one in self._todo if isinstance(one, Seek)])
         self._settle_places()
 
     def _judge(self) -> None:
-        """Ask the registry after the records are here: no version that could decide on them is missed then."""
+        """Read the registry after the records have arrived, so that it contains every version that could decide on
+        them."""
         lineage = self._lineage()
         judged: dict[Partition, list[Judged]] = {}
         done, until = 0, self._clock() + JUDGING
@@ -185,7 +188,7 @@ class TriggerLoop:
     def _handle(self, happening: Happening) -> None:
         self._do(self.machine.handle(happening, self._clock()))
 
-    # -- what the machine says
+    # -- instructions of the machine
 
     def _do(self, instructions: Iterable[Instruction]) -> None:
         commits: dict[Partition, int] = {}
@@ -210,7 +213,7 @@ class TriggerLoop:
             self._commit(commits)
 
     def _catch_up(self) -> None:
-        """What the source is to do, before it is polled again."""
+        """Perform the instructions for the source before it is polled again."""
         while self._todo:
             match self._todo[0]:
                 case Seek(partition, offset):
@@ -229,10 +232,10 @@ class TriggerLoop:
             for partition in commits:
                 self.tell(CommitFailed(partition))
 
-    # -- what the source says, from within poll
+    # -- calls of the source, from within poll
 
     def placed(self, partition: Partition, committed: int | None) -> int:
-        """Read on at the group's offset, else at our own mark, else where the trigger began."""
+        """Start at the group's offset, else at our own mark, else where the trigger began."""
         offset = committed if committed is not None else self._marks.load(partition)
         if offset is None:
             offset = self._lineage().begin(partition)
@@ -245,7 +248,7 @@ class TriggerLoop:
             self._handle(one)
 
     def revoked(self, partitions: Sequence[Partition]) -> None:
-        """Wait for starts under way, as long as the machine wants to, and commit."""
+        """Wait for starts in progress, as long as the machine requires, and commit."""
         self._settle_places()
         self._handle(Revoked(tuple(partitions)))
         while set(partitions) & set(self.machine.partitions):
@@ -265,12 +268,12 @@ class TriggerLoop:
         self._forget(partitions)
 
     def _forget(self, partitions: Sequence[Partition]) -> None:
-        """They are not ours; should they come back, nothing of now is meant for them."""
+        """Drop everything about partitions that were lost. It must not apply if they are assigned again."""
         self._drop(partitions)
         self._todo = [one for one in self._todo if one.partition not in partitions]
 
     def _drop(self, partitions: Sequence[Partition]) -> None:
-        """What was read of them, and not judged yet, does not count."""
+        """Drop undecided records and events of the partitions."""
         self._unjudged = [one for one in self._unjudged if partition_of(one) not in partitions]
         self._strays = [one for one in self._strays if one.partition not in partitions]
 

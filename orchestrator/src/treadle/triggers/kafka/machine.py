@@ -1,35 +1,36 @@
-"""Every decision of one Kafka trigger in one process. Pure: happenings in, instructions out; the clock is passed in.
+"""All decisions of one Kafka trigger in one process. Pure: events in, instructions out; the clock is passed in.
 
-A record that arrives was judged already. What follows:
+An arriving record is already decided. Its decision leads to these steps:
 
-    passed over     nothing; its offset is done
-    dead letter     it is written, again and again until it is; then its offset is done
-    match           a batch of one; with `batch`, it is gathered with what follows it in the partition until there are
-                    maxEvents or maxBytes, the oldest has waited maxWait, or another version decides. A start is ordered
+    filtered out    none; its offset is done
+    dead letter     it is written, with retries; then its offset is done
+    match           a batch of one; with `batch`, it is collected with the following matches of its partition, until
+                    there are maxEvents or maxBytes, the oldest has waited maxWait, or another version decides. Then a
+                    start is requested
 
-    start           what follows
-    done            its offsets are done; with maxActive 1 only when its run is over, so that the next owner of the
-                    partition finds it and waits for it too
-    failed          the batch comes first again; nothing is started for a while, which doubles up to half a minute
-    refused         a batch of several is started in halves; a record alone is a dead letter. So none is one because of
-                    its neighbours, which another owner would have cut otherwise
+    start           result
+    done            its offsets are done; with maxActive 1 only at the end of its run, so that the next owner of the
+                    partition finds the run and waits for it too
+    failed          the batch comes first again; starts pause for a while, which doubles up to half a minute
+    refused         a batch of several records is started in halves; a single record becomes a dead letter. A record
+                    thus never becomes one because of its neighbours, which depend on the owner's cuts
 
-Batches of several records form a **chain**: one is started at a time, keyed by its first match, and the next one begins
-where the start that counts ended, by its memo. Cuts depend on time, so another owner may have cut otherwise; the first
-writer wins, everybody adopts its end, and reads on from there. A batch waits for the dead letters below its end, since
-who adopts that end never looks at them.
+Batches of several records form a **chain**: one is started at a time, with an id from its first match. The next one
+begins at the end of the accepted start, which its memo holds. Cuts depend on time, so another owner may have cut
+differently. The first writer wins; all owners adopt its end and continue from there. A batch waits for the dead letters
+below its end, because an owner that adopts that end never reads those records.
 
     offset          committed up to the first record that is not done, and never beyond
-    revoked         what is not started is dropped, starts under way are awaited for up to HANDOVER seconds; then the
-                    last commit, and the partition is released
-    lost            forgotten without a commit
-    reached         the offsets up to there hold no records (they are marks of transactions), and are done
-    out of range    reading goes on with the next record there is; a person is told
-    too much held   reading stops until half of it is gone; the shell keeps polling
+    revoked         batches that are not started are dropped; starts in progress are awaited for up to HANDOVER seconds.
+                    Then comes the last commit, and the partition is released
+    lost            dropped without a commit
+    reached         the offsets up to there hold no records (they are transaction markers), and are done
+    out of range    reading continues with the next existing record; the loss is logged
+    too much held   reading stops until half of it is gone; the loop keeps polling
 
-Starts are given out in turn to the partitions, at most WINDOW at a time, and while fewer than maxActive runs are open:
-the runs started here that were not seen to end, or the count of Temporal's listing where that says more. Until there
-is a count, nothing is started where maxActive limits it: the owner before may have left runs that are open.
+Partitions take turns with their starts. At most WINDOW starts are in progress, and fewer than maxActive runs are open.
+Open runs are the runs started here that have not ended, or Temporal's count if that is higher. With maxActive, nothing
+is started before the first count, because the previous owner may have left open runs.
 """
 
 from __future__ import annotations
@@ -71,24 +72,24 @@ from .machine_events import (
 from .partition_progress import PartitionLog
 
 WINDOW = 50
-"""Starts under way at a time."""
+"""Maximum starts in progress."""
 HANDOVER = 5.0
-"""Seconds that a revoked partition waits for starts under way."""
+"""Seconds that a revoked partition waits for starts in progress."""
 COMMIT_EVERY = 1.0
 """Seconds."""
 HELD_RECORDS = 2_000
-"""Records in memory, or twice the largest batch."""
+"""Maximum records in memory, or twice the largest batch if that is more."""
 HELD_BYTES = 32 * 2**20
 
 
 class Backoff:
-    """When something may be tried again: in half a second, at most in half a minute."""
+    """The time of the next retry: after half a second at first, after half a minute at most."""
 
     def __init__(self) -> None:
         self._pause, self.until = 0.0, 0.0
 
     def failed(self, now: float) -> None:
-        """Failures of one wave count once."""
+        """Record a failure. Failures of one wave count once."""
         if now >= self.until:
             self._pause = min(30.0, 2 * self._pause or 0.5)
             self.until = now + self._pause
@@ -98,7 +99,7 @@ class Backoff:
 
 
 class Machine:
-    """One trigger; `batching` gives the `batch` of a version's trigger."""
+    """The decisions of one trigger; `batching` returns the `batch` setting of a version."""
 
     def __init__(
         self, batching: Callable[[int], EventBatch | None], max_active: int | None = None, *, window: int = WINDOW
@@ -111,7 +112,7 @@ class Machine:
         self._letters: dict[int, tuple[PartitionLog, int, Judged]] = {}
         self._unwritten: list[int] = []
         self._runs: dict[str, list[tuple[PartitionLog, Batch]]] = {}
-        """Runs that are open as far as is known -> what waits for their end."""
+        """Known open runs -> the batches that wait for their end."""
         self._counted: int | None = None
         self._resting, self._reading = False, True
         self._start_again, self._bury_again = Backoff(), Backoff()
@@ -119,12 +120,12 @@ class Machine:
         self._now = 0.0
         self._out: list[Instruction] = []
         self.started = self.repeated = 0
-        """Runs that this process started, and starts that found their run there."""
+        """Runs that this process started, and starts whose run existed already."""
         self.received = self.filtered = self.dead = 0
-        """Records that were judged, those that no run is wanted for, and dead letters written."""
+        """Records that were decided, records filtered out, and dead letters written."""
         self._start_trouble = self._letter_trouble = ""
 
-    # -- what is seen from outside
+    # -- state for callers
 
     @property
     def partitions(self) -> tuple[Partition, ...]:
@@ -132,28 +133,28 @@ class Machine:
 
     @property
     def active(self) -> int:
-        """Open runs: those known here, or the count of the listing where that says more."""
+        """Open runs: the known ones, or the listing's count if that is higher."""
         return max(len(self._runs), self._counted or 0)
 
     @property
     def trouble(self) -> str:
-        """Why nothing is started or written now; empty: all is well."""
+        """Why starts or dead letters fail now; empty: no problem."""
         return self._letter_trouble or self._start_trouble
 
     @property
     def under_way(self) -> int:
-        """Starts and dead letters handed out."""
+        """Starts and dead letters in progress."""
         return len(self._starts) + len(self._letters) - len(self._unwritten)
 
     @property
     def held(self) -> int:
-        """Matching records and dead letters in memory, not started and not written."""
+        """Matching records and dead letters in memory that are not started or written yet."""
         return sum(log.held for log in self._logs.values())
 
     # -- driving
 
     def handle(self, happening: Happening, now: float) -> list[Instruction]:
-        """What is to be done about it."""
+        """Handle an event; return the instructions."""
         self._now = now
         match happening:
             case Assigned(partition, position):
@@ -187,7 +188,7 @@ class Machine:
         return self._settle()
 
     def tick(self, now: float) -> list[Instruction]:
-        """What time brings: batches that waited long enough, another try, commits. Call it several times a second."""
+        """Handle the passing of time: due batches, retries, commits. Call it several times a second."""
         self._now = now
         for log in self._logs.values():
             if log.due is not None and now >= log.due:
@@ -293,7 +294,7 @@ class Machine:
             self._start_answered(answer)
 
     def _start(self) -> None:
-        """One for each partition in turn, as long as there is room."""
+        """Start one batch for each partition in turn, within the limits."""
         if self._resting or self._now < self._start_again.until:
             return
         turn = [log for log in self._logs.values() if log.partition not in self._leaving]
@@ -356,7 +357,7 @@ class Machine:
     # -- memory
 
     def _watch_memory(self) -> None:
-        """Reading stops when much is held, and goes on when half of it is gone."""
+        """Reading stops when too much is held, and continues when half of it is gone."""
         records = sum(log.held for log in self._logs.values())
         size = sum(log.held_bytes for log in self._logs.values())
         limits = [self._limits(log) for log in self._logs.values()]

@@ -1,4 +1,4 @@
-"""What a machine hears, and what it asks for. Plain data: a log of happenings replays a trigger's decisions."""
+"""The events and instructions of a machine. Plain data: a log of events replays a trigger's decisions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .batch import Batch, Match
 
 
 class Partition(Struct, frozen=True):
-    """A partition of one life of a topic: a topic made again has another UUID, and is another partition."""
+    """A partition of one life of a topic. A topic that was created again has another UUID, so its partitions differ."""
 
     topic: str
     topic_id: str
@@ -23,14 +23,14 @@ class Partition(Struct, frozen=True):
 
 
 class Judged(Struct, frozen=True):
-    """A record, and what the version that decides on it made of it: neither matches nor a reason: it is passed over."""
+    """A record and the decision of its version: matches, a reason, or neither (filtered out)."""
 
     record: Record
     version: int
     matches: tuple[Match, ...] = ()
-    """Several only where a record tells of several objects."""
+    """Several only if the record reports several objects."""
     reason: str = ""
-    """Set: it is a dead letter, whatever else it is."""
+    """Set: the record is a dead letter, even if it has matches."""
 
     @property
     def size(self) -> int:
@@ -38,54 +38,54 @@ class Judged(Struct, frozen=True):
         return len(self.record.value or b"")
 
 
-# -- what a machine hears ----------------------------------------------------------------------------------------
+# -- events ----------------------------------------------------------------------------------------------------------
 
 
 class Assigned(Struct, frozen=True):
-    """The partition is ours, from an offset on below which everything is done."""
+    """The partition is assigned to this process. Everything below the position is done."""
 
     partition: Partition
     position: int
 
 
 class Revoked(Struct, frozen=True):
-    """The group wants the partitions back, and waits for us."""
+    """The group revokes the partitions, and waits for their release."""
 
     partitions: tuple[Partition, ...]
 
 
 class Lost(Struct, frozen=True):
-    """The partitions are somebody else's already, or their topic is gone."""
+    """The partitions are already assigned to another process, or their topic is gone."""
 
     partitions: tuple[Partition, ...]
 
 
 class Arrived(Struct, frozen=True):
-    """Records of one partition, in order, that follow what arrived last; gaps are where nothing is."""
+    """Records of one partition, in order, after the last arrived ones; gaps hold no records."""
 
     partition: Partition
     records: tuple[Judged, ...]
 
 
 class Done(Struct, frozen=True):
-    """The run exists, or the dead letter is in its topic, durably. `memo` is that of the start that counts, which may
-    be another owner's."""
+    """The run exists, or the dead letter is in its topic, durably. `memo` belongs to the accepted start, possibly of
+    another owner."""
 
     ticket: int
     memo: dict[str, Any] = {}
     new: bool = True
-    """False: an earlier start of the run counts."""
+    """False: an earlier start of the run was accepted."""
 
 
 class Failed(Struct, frozen=True):
-    """It could not be done now; whether the run exists is unknown."""
+    """It failed; whether the run exists is unknown."""
 
     ticket: int
     reason: str = ""
 
 
 class Refused(Struct, frozen=True):
-    """The run's inputs will never do."""
+    """The run's inputs can never be accepted."""
 
     ticket: int
     reason: str
@@ -95,25 +95,25 @@ Answer: TypeAlias = Done | Failed | Refused
 
 
 class RunEnded(Struct, frozen=True):
-    """A run that was watched is over, however it ended."""
+    """A watched run has ended, successfully or not."""
 
     run: str
 
 
 class Counted(Struct, frozen=True):
-    """Runs of the trigger that are open, as far as is known: the count may lag."""
+    """The number of the trigger's open runs; it may lag."""
 
     active: int
 
 
 class CommitFailed(Struct, frozen=True):
-    """The offset was not taken."""
+    """The offset was not committed."""
 
     partition: Partition
 
 
 class OutOfRange(Struct, frozen=True):
-    """There is nothing at the partition's position: its records are `low` to `high` - 1."""
+    """The partition has no record at its position: its records are `low` to `high` - 1."""
 
     partition: Partition
     low: int
@@ -121,14 +121,14 @@ class OutOfRange(Struct, frozen=True):
 
 
 class Reached(Struct, frozen=True):
-    """Reading stands at the partition's end: between the last record and this offset there is none."""
+    """Reading is at the partition's end: no records exist between the last one and this offset."""
 
     partition: Partition
     offset: int
 
 
 class Rest(Struct, frozen=True):
-    """Start nothing and read nothing, or go on: somebody paused the trigger, or nobody can judge records now."""
+    """Stop starting and reading, or continue: the trigger is paused, or records cannot be decided now."""
 
     paused: bool
 
@@ -154,7 +154,7 @@ Happening: TypeAlias = (
     | Limit
 )
 
-# -- what it asks for --------------------------------------------------------------------------------------------
+# -- instructions ----------------------------------------------------------------------------------------------------
 
 
 class Start(Struct, frozen=True):
@@ -174,7 +174,7 @@ class Bury(Struct, frozen=True):
 
 
 class Watch(Struct, frozen=True):
-    """Tell when the run is over: RunEnded."""
+    """Report the end of the run: RunEnded."""
 
     run: str
 
@@ -187,21 +187,21 @@ class Commit(Struct, frozen=True):
 
 
 class Seek(Struct, frozen=True):
-    """Read on from the offset; nothing that was read before may arrive any more."""
+    """Continue reading at the offset. Records read before must not arrive any more."""
 
     partition: Partition
     offset: int
 
 
 class Reading(Struct, frozen=True):
-    """Whether records of the partition are wanted now."""
+    """Enable or disable reading of the partition."""
 
     partition: Partition
     wanted: bool
 
 
 class Note(Struct, frozen=True):
-    """Something a person should know."""
+    """A message for the log."""
 
     text: str
 

@@ -1,8 +1,8 @@
-"""Which version of a trigger decides on a record, what it says, and what run it wants.
+"""Determines which version of a trigger decides on a record, its decision, and the run it starts.
 
-All are functions of the record and the registry alone, so that a record that is delivered again meets the same
-filter. A new version begins at offsets that are measured when everybody can see it; who holds a record and looks at
-the registry **after that** therefore knows every version that could decide on it.
+All of this depends only on the record and the registry, so that a redelivered record meets the same filter. The start
+offsets of a new version are measured when the version is visible to every process. A process that holds a record and
+reads the registry **after that** therefore knows every version that could decide on it.
 """
 
 from __future__ import annotations
@@ -33,35 +33,36 @@ EVENTS = ("trigger", "events")
 
 
 class Version(Rules):
-    """Of a trigger that reads topics."""
+    """A version of a trigger that reads topics."""
 
     trigger: KafkaTrigger | ObjectTrigger
 
     def __init__(self, deployment: Deployment, name: str, reading: Reading) -> None:
         super().__init__(deployment, name)
         self.reading = reading
-        """What it wants of its topics."""
+        """Its settings for reading topics."""
         begins = (deployment.begins or {}).get(name, ())
         self.begins = {(one.topic_id, one.partition): one.offset for one in begins}
-        """(topic UUID, partition) -> from where on it decides; a partition that is not named came later: from 0 on."""
+        """(topic UUID, partition) -> the first offset on which it decides. A missing partition was created later and
+        starts at 0."""
 
     def events(self, record: Record) -> Sequence[Event]:
-        """The events in a record: several only where it tells of several objects. Raises Undecodable."""
+        """The events in a record; several only if it reports several objects. Raises Undecodable."""
         _check_time(record)
         if isinstance(self.trigger, ObjectTrigger):
             return decode_notification(record.value)
         return (decode(record, self.trigger.format, self.trigger.connection),)
 
     def match(self, event: Event, record: Record) -> Match | None:
-        """None: it passes the event over. Raises Unfit."""
+        """None: the event is filtered out. Raises Unfit."""
         when = event_time(event, record)
         return Match(record, event, self._run(event, record, when)) if self.matches(event, when) else None
 
     def order_for(self, batch: Batch, events: EventsOf) -> StartOrder:
-        """Inputs as `with` says; `events` is asked only when `with` mentions `trigger.events`.
+        """The start of a batch, with inputs from `with`. `events` is called only when `with` mentions `trigger.events`.
 
-        The batch's time is that of its first event, and its end travels in the memo, for owners who cut otherwise.
-        Raises Unfit, and what `events` raises.
+        The batch's time is that of its first event. Its end is in the memo, for owners that cut differently. Raises
+        Unfit, and the errors of `events`.
         """
         first = batch.matched[0]
         when, mentioned = event_time(first.event, first.record), template_paths(dict(self.trigger.with_))
@@ -73,7 +74,7 @@ class Version(Rules):
     def _events(self, batch: Batch, events: EventsOf) -> Any:
         if isinstance(self.trigger, KafkaTrigger):
             return events(batch, self.trigger)
-        return [as_item(one.event, False) for one in batch.matched]  # objects are small: what they are, not their bytes
+        return [as_item(one.event, False) for one in batch.matched]  # objects are passed by reference
 
     def _run(self, event: Event, record: Record, when: datetime) -> str:
         if isinstance(self.trigger, ObjectTrigger):
@@ -100,7 +101,7 @@ class Lineage(Struct, frozen=True):
 
     @property
     def born(self) -> int:
-        """The version that added it: a trigger that is removed and added again is another one."""
+        """The version that added it. A trigger that is removed and added again counts as a different one."""
         return self.versions[-1].version
 
     def version(self, number: int) -> Version:
@@ -108,15 +109,15 @@ class Lineage(Struct, frozen=True):
         return next(one for one in self.versions if one.version == number)
 
     def batching(self, number: int) -> EventBatch | None:
-        """`batch` of a version."""
+        """The `batch` setting of a version."""
         return self.version(number).reading.batch
 
     def begin(self, partition: Partition) -> int:
-        """Where somebody begins who knows no position: where the first version does that reads the topic."""
+        """The start offset of a partition without a known position: that of the first version that reads the topic."""
         return self._first(partition.topic).begins.get((partition.topic_id, partition.number), 0)
 
     def deciding(self, record: Record) -> Version:
-        """The newest version that begins at or before the record; what lies before all of them is the first one's."""
+        """The newest version that begins at or before the record; the first version for records before all versions."""
         place = (record.topic_id, record.partition)
         for version in self.versions:
             if record.topic in version.reading.topics and version.begins.get(place, 0) <= record.offset:
@@ -127,7 +128,7 @@ class Lineage(Struct, frozen=True):
         return next((one for one in reversed(self.versions) if topic in one.reading.topics), self.versions[0])
 
     def judge(self, record: Record) -> Judged:
-        """What becomes of a record."""
+        """Decide on a record."""
         rules = self.deciding(record)
         matches: list[Match] = []
         reasons: list[str] = []
@@ -145,7 +146,7 @@ class Lineage(Struct, frozen=True):
 
 
 def _check_time(record: Record) -> None:
-    """A producer that stamps in microseconds is tens of thousands of years ahead. Raises Undecodable."""
+    """A timestamp in microseconds would be tens of thousands of years in the future. Raises Undecodable."""
     try:
         datetime.fromtimestamp(record.time, UTC)
     except (ValueError, OverflowError, OSError):
@@ -154,11 +155,12 @@ def _check_time(record: Record) -> None:
 
 
 class Unsettled(UsageError):
-    """A version was deployed, and nobody has measured yet from where on it decides. Judging waits."""
+    """A version was deployed whose start offsets are not measured yet. Decisions wait."""
 
 
 def lineage(history: Sequence[Deployment], name: str) -> Lineage | None:
-    """What a workflow's versions, oldest first, say of a trigger; None: the newest has none that reads topics.
+    """The lineage of a trigger from a workflow's versions, oldest first; None: the newest version has no such trigger
+    that reads topics.
 
     Raises Unsettled.
     """
@@ -178,5 +180,5 @@ def lineage(history: Sequence[Deployment], name: str) -> Lineage | None:
 
 
 def _place(trigger: KafkaTrigger | ObjectTrigger, reading: Reading) -> tuple[str, str]:
-    """What a version must have in common with the one before it to be its successor."""
+    """The properties that a version must share with the previous one to be its successor."""
     return trigger.type, reading.connection

@@ -1,4 +1,4 @@
-"""Where triggers stand in their topics: where a version begins, what is done, and how to change that."""
+"""Offsets of triggers in their topics: the start of a version, the completed offsets, and how to change them."""
 
 from __future__ import annotations
 
@@ -26,27 +26,28 @@ if TYPE_CHECKING:
     from .topics import Topics
 
 Target: TypeAlias = int | datetime | Literal["earliest", "latest"]
-"""An offset, the first record of a time, or an end."""
+"""An offset, the first record at or after a time, or an end."""
 SAVE_EVERY = 30.0
 """Seconds."""
 
 
 class KafkaPositions:
-    """Where triggers stand in the topics of an environment's clusters."""
+    """Offsets of triggers in the topics of an environment's clusters."""
 
     def __init__(self, home: Home, profile: Profile) -> None:
         self._home, self._profile = home, profile
 
     def settings(self, connection: str) -> dict[str, Any]:
-        """What librdkafka needs for a connection of the profile. Raises UsageError."""
+        """librdkafka's settings for a connection of the profile. Raises UsageError."""
         return dict(kafka_settings(self._profile.kafka, connection, self._home.secret))
 
     def begins(self, deployment: Deployment, before: Deployment | None) -> dict[str, tuple[Position, ...]]:
-        """From which offsets on a new version decides, by trigger; measured now. One that reads no topic is left out.
+        """The offsets at which a new version begins to decide, by trigger; measured now. Triggers that read no topic
+        are omitted.
 
-        For a trigger that `before` does not have, `startFrom` says it. Else it is where the older version's part ends,
-        which must be an offset that no run was decided for yet. Raises BrokerUnreachable, and UsageError for topics
-        that are not there, and for batches of compacted ones.
+        For a trigger that `before` does not have, `startFrom` determines them. Otherwise they are the end of the older
+        version's range, and no run may have been decided for them yet. Raises BrokerUnreachable, and UsageError for
+        missing topics and for batches of compacted topics.
         """
         found: dict[str, tuple[Position, ...]] = {}
         for name, trigger in sorted(deployment.spec.triggers.items()):
@@ -57,8 +58,8 @@ class KafkaPositions:
         return found
 
     def check_rights(self, deployment: Deployment, name: str, key: bytes) -> None:
-        """Raises UsageError when the user of the connection may not do what a trigger that reads topics needs, as far
-        as the cluster tells it, and BrokerUnreachable."""
+        """Raises UsageError when the user of the connection lacks rights that the trigger needs, as far as the cluster
+        reports them, and BrokerUnreachable."""
         from .acls import HINT, lacking
         from .confluent_cluster import translated
 
@@ -75,7 +76,7 @@ class KafkaPositions:
             raise UsageError(f"{whose}: {'; '.join(problems)}", HINT)
 
     def size(self, connection: str) -> tuple[int, int]:
-        """How many brokers and topics a cluster has. Raises BrokerUnreachable, UsageError."""
+        """The number of brokers and topics of a cluster. Raises BrokerUnreachable, UsageError."""
         from .confluent_cluster import translated
 
         with translated():
@@ -88,11 +89,11 @@ class KafkaPositions:
         return Topics(self.settings(connection), Connectivity(connection))
 
     def seek(self, at: Lineage, group: str, marks: StoredMarks, to: Target) -> tuple[Position, ...]:
-        """Let the group of a trigger that nobody runs read on from somewhere else, in every partition of its topics.
+        """Move the group of a trigger that is not running to another position, in every partition of its topics.
 
-        To an offset, or to the first record of a time. Backwards is harmless: runs that are there are not started
-        again; but a batch that is entered in its middle starts the rest of it once more. Returns where it stands now.
-        Raises UsageError while a service runs the trigger and for topics that are not there, BrokerUnreachable.
+        The position is an offset, or the first record at or after a time. Moving backwards is harmless: existing runs
+        are not started again. But a batch that is entered in its middle starts its remaining part once more. Returns
+        the new positions. Raises UsageError while a service runs the trigger and for missing topics, BrokerUnreachable.
         """
         from .confluent_cluster import commit_as_nobody, translated
 
@@ -126,7 +127,7 @@ class KafkaPositions:
 
 
 def _all_of(topics: Topics, reading: Reading, whose: str) -> dict[str, list[Partition]]:
-    """Topic -> its partitions. Raises UsageError for one that is not there."""
+    """Topic -> its partitions. Raises UsageError for a missing topic."""
     found = topics.partitions(reading.topics)
     for topic in reading.topics:
         if topic not in found:
@@ -136,7 +137,7 @@ def _all_of(topics: Topics, reading: Reading, whose: str) -> dict[str, list[Part
 
 
 def _offsets(topics: Topics, places: Sequence[Partition], to: Target) -> dict[Partition, int]:
-    """Within what is there."""
+    """The offsets for a target, limited to existing records."""
     ends, begins = topics.offsets(places, end=True), topics.offsets(places, end=False)
     match to:
         case "latest":
@@ -150,18 +151,19 @@ def _offsets(topics: Topics, places: Sequence[Partition], to: Target) -> dict[Pa
 
 
 def group_of(key: bytes, workflow: str, trigger: str, born: int) -> str:
-    """The consumer group of a trigger: of one deployment key, so that two installations do not share the records of
-    a cluster; and of one life, so that a trigger that was removed and added again begins where it says."""
+    """The consumer group of a trigger. It contains a digest of the deployment key, so that two installations do not
+    share the records of a cluster. It also contains the version that added the trigger, so that a trigger that is
+    removed and added again starts at its own position."""
     installation = sealing.hkdf(key, salt=b"treadle consumer groups", info=b"").hex()[:8]
     return f"treadle.{installation}.{label(workflow, trigger)}.{born}"
 
 
 class StoredMarks:
-    """Our own memory of what is done in each partition, sealed, for offsets that Kafka has forgotten.
+    """Our own sealed record of completed offsets in each partition, for offsets that Kafka has forgotten.
 
-    deployments/marks/<group>/<topic UUID>/<partition>
+        deployments/marks/<group>/<topic UUID>/<partition>
 
-    Two owners may write in turn: each offset is one below which all is done, and starting earlier is harmless.
+    Two owners may write in turn: below each written offset everything is done, and starting earlier is harmless.
     """
 
     def __init__(self, store: Store, key: bytes, group: str) -> None:
@@ -178,7 +180,7 @@ class StoredMarks:
             return None
 
     def save(self, partition: Partition, offset: int, *, now: bool = False) -> None:
-        """Every half minute, or `now`; what is left out meanwhile is saved by `leave`. Raises StoreError."""
+        """Save every half minute, or `now`; `leave` saves skipped offsets. Raises StoreError."""
         clock = time.monotonic()
         if not now and clock < self._saved.get(partition, -SAVE_EVERY) + SAVE_EVERY:
             self._late[partition] = offset
@@ -188,7 +190,8 @@ class StoredMarks:
         self._late.pop(partition, None)
 
     def leave(self, partitions: Iterable[Partition]) -> None:
-        """Save what is left out: nobody may read these for longer than Kafka remembers. Raises StoreError."""
+        """Save skipped offsets, because these partitions may stay unread for longer than Kafka remembers them. Raises
+        StoreError."""
         for partition in partitions:
             if (offset := self._late.get(partition)) is not None:
                 self.save(partition, offset, now=True)

@@ -1,10 +1,10 @@
-"""One partition's part of a machine: what of it is under way, and up to where everything is done.
+"""The state of one partition in a machine: its work in progress, and the offset below which everything is done.
 
-An **entry** is what must be done before the offset may pass it: a batch (known by its first matching record) or a dead
-letter. Entries come in the order of their offsets and end in any order; the **mark**, up to which everything is done,
-is the first entry that is left, else where reading stands.
+An **entry** is work that must be done before the offset may pass it: a batch (identified by its first matching record)
+or a dead letter. Entries are added in the order of their offsets and end in any order. The **mark**, below which
+everything is done, is the first remaining entry, or else the read position.
 
-    open      matching records gathered for a batch that is not cut yet; part of the entries
+    open      matching records collected for a batch that is not cut yet; part of the entries
     ready     batches that are cut; in a chain only the first may be started, and only when the dead letters below its
               end are written
 """
@@ -22,19 +22,19 @@ from .machine_events import Judged, Partition
 
 
 class PartitionLog:
-    """From a position on, below which everything is done."""
+    """Starts at a position below which everything is done."""
 
     def __init__(self, partition: Partition, position: int) -> None:
         self.partition, self.position, self.committed = partition, position, position
         self.reading = True
         self.starting = 0
-        """Batches handed to the starter."""
+        """Number of batches being started."""
         self.last_start = 0
-        """Number of the last start: who waited longest comes first."""
+        """Number of the last start: the partition that waited longest comes first."""
         self.chained: set[int] = set()
-        """First offsets of batches of several records: one at a time."""
+        """First offsets of batches of several records, which are started one at a time."""
         self._entries: dict[int, int] = {}
-        """Offset -> what is left to do for it."""
+        """Offset -> number of its remaining steps."""
         self._letters: set[int] = set()
         """Offsets of dead letters that are not written."""
         self._ready: deque[Batch] = deque()
@@ -50,7 +50,7 @@ class PartitionLog:
 
     @property
     def held(self) -> int:
-        """Records kept in memory."""
+        """Number of records kept in memory."""
         return len(self._open) + self._ready_size[0] + len(self._letters)
 
     @property
@@ -60,7 +60,7 @@ class PartitionLog:
     # -- records
 
     def take(self, judged: Judged, batching: EventBatch | None, now: float) -> bool:
-        """Add a record; whether it is a dead letter, which is to be written."""
+        """Add a record. Returns whether it is a dead letter, which must be written."""
         if judged.record.offset < self.position:
             return False
         if self._open and (self._open[0].version != judged.version or batching is None):
@@ -102,7 +102,7 @@ class PartitionLog:
         return self._open[0].version if self._open else None
 
     def cut(self) -> None:
-        """The open batch, of which there is one, is complete: it ends where reading stands."""
+        """Complete the open batch, which ends at the read position."""
         matched = tuple(match for one in self._open for match in one.matches)
         self._add(Batch(self._open[0].version, matched, self.position))
         self._open, self._open_bytes = [], 0
@@ -131,13 +131,13 @@ class PartitionLog:
         return batch
 
     def put_back(self, batch: Batch) -> None:
-        """It could not be started; it comes first again."""
+        """A start failed; the batch comes first again."""
         self.starting -= 1
         self._ready.appendleft(batch)
         self._count(batch, 1)
 
     def drop_ready(self) -> None:
-        """Forget what is not started; its entries stay."""
+        """Drop batches that are not started; their entries stay."""
         self._ready.clear()
         self._ready_size = (0, 0)
 
@@ -146,7 +146,7 @@ class PartitionLog:
         self._ready_size = (records + sign * len(batch.matched), size + sign * batch.size)
 
     def halve(self, batch: Batch) -> None:
-        """It will never be started as it is; its halves come first again, one after the other."""
+        """The batch can never be started as a whole. Its halves come first again, one after the other."""
         middle = len(batch.matched) // 2
         rest = replace(batch, matched=batch.matched[middle:])
         self.put_back(rest)
@@ -156,7 +156,7 @@ class PartitionLog:
         self.chained.add(rest.first.offset)
 
     def bury(self, batch: Batch) -> None:
-        """Its only record will never be started: its entry is done when that is written as a dead letter."""
+        """The batch's only record can never start a run. Its entry is done when it is written as a dead letter."""
         self.starting -= 1
         self._letters.add(batch.first.offset)
 
@@ -165,7 +165,7 @@ class PartitionLog:
         self.starting -= 1
 
     def adopt(self, batch: Batch, end: int) -> None:
-        """The start that counts covered another piece: go on behind it, and forget what was gathered meanwhile."""
+        """The accepted start covered a different range: continue after it, and drop the records collected meanwhile."""
         first = batch.first.offset
         self._entries = {offset: left for offset, left in self._entries.items() if offset <= first}
         self._letters = {offset for offset in self._letters if offset <= first}
@@ -175,7 +175,7 @@ class PartitionLog:
         self.position = end
 
     def done(self, offset: int, *, letter: int | None = None) -> None:
-        """One thing of the entry at `offset` is done: its start, or the dead letter of one of its records."""
+        """One step of the entry at `offset` is done: its start, or the dead letter of one of its records."""
         if letter is not None:
             self._letters.discard(letter)
         left = self._entries.get(offset, 0) - 1

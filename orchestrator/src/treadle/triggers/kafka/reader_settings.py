@@ -1,4 +1,4 @@
-"""What a trigger that reads Kafka topics wants of them, whatever its type."""
+"""The settings of any trigger that reads Kafka topics."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from treadle.dsl.triggers import EventBatch, KafkaTrigger, ObjectTrigger, Trigge
 
 
 class Reading(Struct, frozen=True):
-    """Where records are, and how they are taken."""
+    """The location of records, and how they are read."""
 
     connection: str
     topics: tuple[str, ...]
     letters: str
     """The topic of its dead letters."""
     earliest: bool
-    """A trigger that is deployed for the first time begins with the first record there is, else with the next one."""
+    """A trigger deployed for the first time starts with the first existing record; otherwise with the next one."""
     batch: EventBatch | None
     max_active: int | None
 
 
 def reading_of(trigger: TriggerBase | None) -> Reading | None:
-    """None: it reads no topic."""
+    """The settings; None: the trigger reads no topic."""
     match trigger:
         case KafkaTrigger():
             connection, topics, start, batch = trigger.connection, trigger.topics, trigger.start_from, trigger.batch

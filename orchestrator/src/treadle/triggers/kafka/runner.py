@@ -1,4 +1,5 @@
-"""A trigger that reads Kafka topics, in this process: a thread with its loop, made anew when what it reads changes."""
+"""A trigger that reads Kafka topics, in this process: a thread with its loop, which is replaced when the topics
+change."""
 
 from __future__ import annotations
 
@@ -35,15 +36,15 @@ from .reader_settings import Reading, reading_of
 
 _log = logging.getLogger("treadle.triggers")
 COUNT_EVERY = 2.0
-"""Seconds between two looks at how many runs are open."""
+"""Seconds between two counts of open runs."""
 AGAIN = 5.0
-"""Seconds before a loop that broke down is made anew."""
+"""Seconds before a broken loop is replaced."""
 LEAVE = 5.0
-"""Seconds that dead letters under way have at the end."""
+"""Seconds at the end for dead letters that are being written."""
 
 
 class Gone(TreadleError):
-    """The newest version has no such trigger any more, or another one of its name; the loop ends."""
+    """The newest version has no such trigger any more, or a different one with its name; the loop ends."""
 
 
 class KafkaRunner:
@@ -58,15 +59,15 @@ class KafkaRunner:
         self._version = 0
         self._type = "kafka"
         self._reading: Reading | None = None
-        """Of the newest version: where a trigger has left a topic, no record may ever tell that."""
+        """Settings of the newest version. If it has dropped a topic, no record may ever show that."""
         self._known: tuple[tuple[int, ...], Lineage] | None = None
         self._loop: TriggerLoop | None = None
         self._open: int | None = None
-        """Runs that are open, as of the last count."""
+        """Open runs at the last count; None: unknown."""
         self._error = self._uncounted = ""
         self._failed = False
         self._past = Counts()
-        """Of loops that ended."""
+        """Counts of ended loops."""
 
     # -- TriggerRunner
 
@@ -85,7 +86,7 @@ class KafkaRunner:
 
     async def stop(self) -> None:
         self._ending.set()
-        await self._ended.wait()  # no thread of the pool waits: starts under way need them
+        await self._ended.wait()  # without a thread of the pool, which starts in progress need
         self._counting.cancel()
 
     def status(self) -> TriggerStatus:
@@ -133,7 +134,7 @@ class KafkaRunner:
         except TreadleError as error:
             self._uncounted = str(error)
             _log.info("%s", error)
-        except Exception:  # noqa: BLE001  # the next count may do better
+        except Exception:  # noqa: BLE001  # the next count may succeed
             _log.exception("runs of %s", label(self._workflow, self._trigger))
 
     # -- the thread
@@ -148,7 +149,7 @@ class KafkaRunner:
                 self._told(str(error), failed=False)
             except TreadleError as error:
                 self._told(str(error), failed=not _passes(error))
-            except Exception as defect:  # noqa: BLE001  # one trigger's defect ends neither it nor the others
+            except Exception as defect:  # noqa: BLE001  # a defect of one trigger must not end it or others
                 _log.exception("trigger %s", label(self._workflow, self._trigger))
                 self._told(f"{type(defect).__name__}: {defect}", failed=True)
         running.call_soon_threadsafe(self._ended.set)
@@ -158,7 +159,7 @@ class KafkaRunner:
         self._ending.wait(AGAIN)
 
     def _live(self, running: asyncio.AbstractEventLoop, at: Lineage) -> None:
-        """Run until the end, or until what is read changes."""
+        """Run the loop until the end, or until the topics change."""
         reading = at.newest.reading
         settings = self._positions.settings(reading.connection)
         group = group_of(self._site.key, self._workflow, self._trigger, at.born)
@@ -197,14 +198,14 @@ class KafkaRunner:
     # -- versions
 
     def _moved(self, at: Lineage) -> bool:
-        """Whether the loop that was made for `at` reads what it should not, by the registry or by what we were told."""
+        """Whether the loop created for `at` reads outdated topics, according to the registry or to `update`."""
         assert self._known is not None
         _, last = self._known
         newest = self._reading if self._reading and self._version > last.newest.version else last.newest.reading
         return last.born != at.born or not _alike(newest, at.newest.reading)
 
     def _look(self) -> Lineage:
-        """The versions of the trigger now; settles what nobody has settled yet."""
+        """The current versions of the trigger. It measures start offsets that are missing."""
         history = self._site.registry.history(self._workflow)
         numbers = tuple(one.version for one in history)
         if self._known is None or self._known[0] != numbers:
@@ -217,7 +218,7 @@ class KafkaRunner:
         return self._known[1]
 
     def _settled(self, history: list[Deployment]) -> list[Deployment]:
-        """Whoever deployed did not get to say where the version begins: it begins here."""
+        """Measure the start offsets of versions whose deployment did not record them: such a version begins now."""
         done: list[Deployment] = []
         for one in history:
             if one.begins is None:
@@ -229,12 +230,12 @@ class KafkaRunner:
 
 
 def counts_of(machine: Machine) -> Counts:
-    """What a loop's machine counted."""
+    """The counts of a loop's machine."""
     return Counts(machine.started, machine.dead, machine.received, machine.repeated, machine.filtered)
 
 
 def _passes(error: TreadleError) -> bool:
-    """Whether it may be over without anybody's help."""
+    """Whether the error may disappear without user action."""
     return isinstance(error, Unreachable | Broken | Gone) or (isinstance(error, StoreError) and error.retryable)
 
 

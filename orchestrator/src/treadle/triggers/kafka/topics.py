@@ -1,4 +1,4 @@
-"""Facts about topics and groups, asked of the cluster: UUIDs, ends, policies, rights."""
+"""Queries about topics and groups to the cluster: UUIDs, ends, policies, rights."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs do not export what its pages name
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs omit documented names
     AdminClient,
     ConfigResource,
     NewTopic,
@@ -26,7 +26,7 @@ T = TypeVar("T")
 ANSWER = 10.0
 """Seconds that the cluster has for an answer."""
 HOPELESS = 2.0
-"""Seconds after which no answer is awaited while no broker can be reached for a known cause."""
+"""Seconds after which waiting ends if no broker can be reached for a known cause."""
 
 
 class Topics:
@@ -41,7 +41,7 @@ class Topics:
         self._admin = AdminClient(about, logger=self.connectivity)
 
     def answer(self, asked: Future[T], seconds: float = ANSWER) -> T:
-        """Wait for it."""
+        """Wait for the answer."""
         begun = time.monotonic()
         while not asked.done() and not wait([asked], min(seconds, 0.1)).done:
             self._admin.poll(0)
@@ -63,15 +63,15 @@ class Topics:
         return found
 
     def poll(self) -> None:
-        """Let events of connections come."""
+        """Process events of connections."""
         self._admin.poll(0)
 
     def ids(self, topics: Collection[str]) -> dict[str, str]:
-        """Topic -> its UUID; a topic that does not exist is left out."""
+        """Topic -> its UUID; missing topics are omitted."""
         return {topic: found[0].topic_id for topic, found in self.partitions(topics).items() if found}
 
     def partitions(self, topics: Collection[str]) -> dict[str, list[Partition]]:
-        """Topic -> its partitions; a topic that does not exist is left out."""
+        """Topic -> its partitions; missing topics are omitted."""
         if not topics:
             return {}
         found: dict[str, list[Partition]] = {}
@@ -87,16 +87,16 @@ class Topics:
         return found
 
     def ask(self, topics: Collection[str]) -> dict[str, Future[TopicDescription]]:
-        """Ask for what topics are like, and what the user may do with them; does not wait."""
+        """Request the topics' descriptions and the user's rights; does not block."""
         names = TopicCollection(list(topics))
         return self._admin.describe_topics(names, include_authorized_operations=True, request_timeout=ANSWER)
 
     def offsets(self, partitions: Sequence[Partition], end: bool) -> dict[Partition, int]:
-        """The offset of the next record (`end`), or of the first one there is."""
+        """The offset of the next record (`end`), or of the first existing one."""
         return self._offsets(partitions, OffsetSpec.latest() if end else OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
     def offsets_at(self, partitions: Sequence[Partition], milliseconds: int) -> dict[Partition, int]:
-        """The offset of the first record of that time or later; -1: there is none."""
+        """The offset of the first record at or after that time; -1: there is none."""
         return self._offsets(partitions, OffsetSpec.for_timestamp(milliseconds))
 
     def _offsets(self, partitions: Sequence[Partition], spec: Any) -> dict[Partition, int]:
@@ -114,7 +114,8 @@ class Topics:
         return {name: entry.value for name, entry in found.items()}
 
     def create(self, topic: str, *, only_check: bool = False) -> None:
-        """Make a topic of one partition with the cluster's defaults, unless there is one; or ask whether that works."""
+        """Create a topic of one partition with the cluster's defaults, unless it exists; or only check whether that
+        works."""
         wanted = [NewTopic(topic, 1)]
         try:
             self.answer(self._admin.create_topics(wanted, validate_only=only_check, request_timeout=ANSWER)[topic])
@@ -123,6 +124,6 @@ class Topics:
                 raise
 
     def size(self) -> tuple[int, int]:
-        """How many brokers and topics the cluster has."""
+        """The number of brokers and topics of the cluster."""
         brokers = len(self.answer(self._admin.describe_cluster(request_timeout=ANSWER)).nodes)
         return brokers, len(self._admin.list_topics(timeout=ANSWER).topics)

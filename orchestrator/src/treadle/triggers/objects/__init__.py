@@ -1,5 +1,5 @@
-"""Objects that start runs: told by their store (through Kafka or HTTP), or found by looking.
+"""Objects that start runs: reported by their store (through Kafka or HTTP), or found by polling.
 
-General layout: `notifications` (pure: what stores tell), `looking` (pure: what is new in a listing), `records` (what
-was seen and what was refused, in the store), `poller` (the shell).
+`notifications` parses messages of stores (pure), `listing_diff` finds new objects in a listing (pure), `seen_objects`
+stores the seen and refused objects, and `poller` does the I/O.
 """

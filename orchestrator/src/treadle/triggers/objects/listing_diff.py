@@ -1,9 +1,9 @@
-"""What is new in a listing. Pure: no store, no clock.
+"""Finds new objects in a listing. Pure: no store, no clock.
 
-Times cannot say it: a multipart upload is dated when it **began**, copies and synced clocks date objects back, and many
-have one second in common. So every object that was handled is remembered, as 12 bytes of a hash of its name, its
-version (ETag) and its date; whatever a listing has beyond that is new: late ones, equal dates, and overwritten ones.
-A listing that was read to its end also says what is gone, which is then forgotten: 100,000 objects are 1.2 MB.
+Times cannot identify them. A multipart upload is dated when it **began**, copies and synced clocks date objects back,
+and many objects share a second. So every handled object is remembered, as 12 bytes of a hash of its name, version
+(ETag) and date. All other objects of a listing are new: late ones, those with equal dates, and overwritten ones. A
+complete listing also shows deleted objects, which are then forgotten: 100,000 objects need 1.2 MB.
 """
 
 from __future__ import annotations
@@ -20,32 +20,33 @@ from treadle.primitives.stores.store import ObjectInfo
 from .notifications import object_event
 
 TYPE = "dev.treadle.object.created.v1"
-"""A look cannot tell a copy from an upload."""
+"""A listing cannot distinguish a copy from an upload."""
 MARK = 12
 """Bytes; two of a million objects share a mark with a probability of 1 in 10^17."""
 
 
 def mark(found: ObjectInfo) -> bytes:
-    """What is remembered of an object."""
+    """The mark by which an object is remembered."""
     text = f"{found.name}\0{found.version}\0{found.modified!r}"
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=MARK).digest()
 
 
 class Seen:
-    """The marks of the objects that were handled."""
+    """The marks of the handled objects."""
 
     def __init__(self, marks: Iterable[bytes] = ()) -> None:
         self._marks = set(marks)
         self.changed = False
-        """Since it was made or saved."""
+        """Since it was created or saved."""
 
     def __len__(self) -> int:
         return len(self._marks)
 
     def fresh(self, listing: Iterable[ObjectInfo]) -> list[ObjectInfo]:
-        """What was not handled, oldest first; the listing is complete, so what it lacks is forgotten.
+        """The objects that were not handled, oldest first. The listing is complete, so marks of missing objects are
+        dropped.
 
-        A listing of nothing forgets nothing: a folder looks like that while its share is not mounted.
+        An empty listing drops nothing: a folder looks empty while its share is not mounted.
         """
         there: set[bytes] = set()
         new: list[ObjectInfo] = []
@@ -60,7 +61,7 @@ class Seen:
         return sorted(new, key=lambda found: (found.modified, found.name))
 
     def handled(self, found: ObjectInfo) -> None:
-        """It has started its run, or never will."""
+        """The object has started its run, or never will."""
         self._marks.add(mark(found))
         self.changed = True
 
@@ -69,21 +70,21 @@ class Seen:
 
     @staticmethod
     def unpack(data: bytes) -> Seen:
-        """Raises ValueError for what `pack` did not make."""
+        """Raises ValueError for data that `pack` did not make."""
         if len(data) % MARK:
             raise ValueError("the marks are cut off")
         return Seen(data[start : start + MARK] for start in range(0, len(data), MARK))
 
 
 def first_look(listing: Iterable[ObjectInfo], deployed: float | None) -> Seen:
-    """What a trigger counts as handled at its first look: what is older than its deployment; None: nothing is."""
+    """The objects that count as handled at the first listing: those older than the deployment; None: none of them."""
     seen = Seen(mark(found) for found in listing if deployed is not None and found.modified <= deployed)
     seen.changed = True
     return seen
 
 
 def check_utf8(found: ObjectInfo) -> None:
-    """Raises UsageError for a file that no URI names."""
+    """Raises UsageError for a file that no URI can name."""
     try:
         found.name.encode()
     except UnicodeEncodeError:
@@ -91,7 +92,7 @@ def check_utf8(found: ObjectInfo) -> None:
 
 
 def event_of(uri: str, found: ObjectInfo) -> Event:
-    """Of an object below the prefix `uri`; what is no UTF-8 in its name is escaped, for people."""
+    """The event of an object below the prefix `uri`. Bytes of its name that are not UTF-8 are escaped for display."""
     parts = urlsplit(uri)
     local = parts.scheme == "file"
     folder = unquote(parts.path) if local else parts.path

@@ -1,13 +1,17 @@
-"""What object stores tell about new objects, as CloudEvents. Pure.
+"""Parses notifications of object stores about new objects into CloudEvents. Pure.
 
-Read are S3's event messages (2.x: https://docs.aws.amazon.com/AmazonS3/latest/userguide/notification-content-structure.html),
-also as MinIO and Ceph write them; S3's events of EventBridge
-(https://docs.aws.amazon.com/AmazonS3/latest/userguide/ev-events.html); and the messages of SeaweedFS's filer to
-webhooks (weed/notification/webhook of its sources). Types and sources are those of the CloudEvents adapter for S3
-(https://github.com/cloudevents/spec/blob/main/cloudevents/adapters/aws-s3.md); ids are not, since a store may tell of
-one object twice: they are a hash of bucket, key, version or ETag, and sequencer. `data` is the object, the same
-whoever tells: `uri`, `bucket`, `key`, `size`, `eTag`, `versionId`. The `uri` is how a source of a stage names this
-object and no other: what would be a wildcard in its name is escaped.
+These messages are accepted:
+
+- S3's event messages (2.x: https://docs.aws.amazon.com/AmazonS3/latest/userguide/notification-content-structure.html),
+  also as MinIO and Ceph write them
+- S3's events of EventBridge (https://docs.aws.amazon.com/AmazonS3/latest/userguide/ev-events.html)
+- webhook messages of SeaweedFS's filer (weed/notification/webhook of its sources)
+
+Types and sources follow the CloudEvents adapter for S3
+(https://github.com/cloudevents/spec/blob/main/cloudevents/adapters/aws-s3.md). Ids do not, because a store may report
+one object twice: they are a hash of bucket, key, version or ETag, and sequencer. `data` describes the object in the
+same way for every store: `uri`, `bucket`, `key`, `size`, `eTag`, `versionId`. As a source of a stage, `uri` names
+exactly this object: wildcard characters in its name are escaped.
 """
 
 from __future__ import annotations
@@ -27,19 +31,19 @@ from treadle.primitives.events.decode import Undecodable, event_time, parse_json
 
 TYPE = "com.amazonaws.s3."
 _NO_NEW_OBJECT = ("PutTagging", "DeleteTagging", "PutRetention", "PutLegalHold", "PutAcl")
-"""MinIO's names for changes of what surrounds an object, which it lists under ObjectCreated."""
+"""MinIO's names for changes of an object's metadata, which it lists under ObjectCreated."""
 _SEAWEED_BUCKETS = "/buckets/"
 
 
 def decode_notification(value: bytes | None) -> list[Event]:
-    """The new objects that a message tells of; none for deletions and a store's test message. Raises Undecodable."""
+    """The new objects in a message; none for deletions and a store's test message. Raises Undecodable."""
     if value is None:
         raise Undecodable("the message has no value (a tombstone)")
     return new_objects(parse_json(value))
 
 
 def new_objects(document: Any) -> list[Event]:
-    """Raises Undecodable for what no store would say."""
+    """The events of a parsed message. Raises Undecodable for an unknown form."""
     if isinstance(document, Mapping) and "specversion" in document:
         document = document.get("data")
     try:
@@ -60,9 +64,9 @@ def new_objects(document: Any) -> list[Event]:
 def object_event(
     kind: str, source: str, bucket: str, key: str, *, sequencer: str, time: str | None, scheme: str = "s3", **known: Any
 ) -> Event:
-    """The event of a new object. `known`: `size`, `eTag`, `versionId`, where they are known.
+    """The event of a new object. `known`: `size`, `eTag`, `versionId`, if they are known.
 
-    Raises ValueError for what names no object, Undecodable for a time that is none.
+    Raises ValueError for an invalid object name, Undecodable for an invalid time.
     """
     size, tag, version = known.get("size"), known.get("eTag"), known.get("versionId")
     if not key or not all(isinstance(one, str) for one in (bucket, key)):
@@ -85,7 +89,7 @@ def object_event(
 
 
 def uri_of(scheme: str, bucket: str, key: str) -> str:
-    """Of exactly this object, for a source; the key of a local file is its absolute path."""
+    """The URI of exactly this object, for a source; the key of a local file is its absolute path."""
     escaped = glob.escape(key)
     return f"file://{quote(escaped)}" if scheme == "file" else f"{scheme}://{bucket}/{escaped}"
 
@@ -111,7 +115,7 @@ def _of_s3(record: Any) -> Iterator[Event]:
 
 
 def _of_eventbridge(document: Mapping[str, Any], kind: str, detail: Mapping[str, Any]) -> Iterator[Event]:
-    """Keys are not encoded here."""
+    """EventBridge does not encode keys."""
     if kind != "Object Created":
         return
     bucket, found = detail["bucket"]["name"], detail["object"]
@@ -138,7 +142,7 @@ def _of_seaweed(path: str, kind: str, message: Mapping[str, Any]) -> Iterator[Ev
         path = f"{parent.rstrip('/')}/{entry['name']}"
     bucket, _, key = path.removeprefix(_SEAWEED_BUCKETS).partition("/")
     if not path.startswith(_SEAWEED_BUCKETS) or not key or key.startswith(".uploads/"):
-        return  # the filer's own files, and parts of uploads that are under way
+        return  # the filer's own files, and parts of unfinished uploads
     about = entry.get("attributes") or {}
     stamp = f"{about.get('mtime', 0)}.{about.get('mtime_ns', 0)}"
     md5 = _hex(about.get("md5"))
@@ -157,7 +161,7 @@ def _text(value: Any) -> str | None:
 
 
 def _tag(value: Any) -> str | None:
-    """Without the quotes that HTTP has around it."""
+    """The tag without the quotes of HTTP."""
     text = _text(value)
     return text.strip('"') if text else None
 

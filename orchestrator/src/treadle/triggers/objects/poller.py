@@ -1,7 +1,8 @@
-"""Looks at a prefix again and again, and starts a run for each object that is new.
+"""Polls a prefix, and starts a run for each new object.
 
-Each look lists the prefix to its end, compares with what was seen, and starts what is new, oldest first; what was seen
-is saved after the starts. Nobody who does not answer makes it lose anything: it looks again.
+Each round lists the whole prefix, compares it with the objects seen, and starts runs for new ones, oldest first. The
+seen objects are saved after the starts. Errors of other services lose no objects, because the next round finds them
+again.
 """
 
 from __future__ import annotations
@@ -29,22 +30,22 @@ from .seen_objects import ObjectRecords, Refused, born
 
 _log = logging.getLogger("treadle.triggers")
 SAVE_EVERY = 500
-"""Starts between two savings of what was seen."""
+"""Number of starts between two saves of the seen objects."""
 AT_ONCE = 20
-"""Starts under way at a time; one with `maxActive`, which is about order too."""
+"""Maximum starts in progress; one with `maxActive`, which also guarantees the order."""
 WAIT = 5.0
-"""Seconds that a start waits for room when `maxActive` runs are open, until it asks again."""
+"""Seconds that a start waits for room when `maxActive` runs are open, before the next try."""
 
 
 class Poller(Rounds):
-    """Of an object trigger with `poll`."""
+    """The runner of an object trigger with `poll`."""
 
     def __init__(self, site: TriggerSite, workflow: str, trigger: str) -> None:
         super().__init__(site, workflow, trigger)
         self._records = ObjectRecords(site.store, site.key, workflow, trigger)
         self._gate = Gate(site.starter, workflow, trigger)
         self._looking = ThreadPoolExecutor(1)
-        """Lists and judges. A store may take minutes to answer; threads of the pool are for the starts of all
+        """Lists and decides. A store may take minutes to answer, and the default pool is needed for the starts of all
         triggers."""
         self._seen: Seen | None = None
         self._born = 0
@@ -71,10 +72,10 @@ class Poller(Rounds):
         assert trigger.poll is not None
         return trigger.poll
 
-    # -- looking
+    # -- polling
 
     async def look(self) -> State:
-        """See Rounds; what was started until an error is not forgotten."""
+        """See Rounds. Objects started before an error remain recorded."""
         if self._paused:
             return "paused"
         rules, uri = Rules(self._deployment, self._name), self._poll.uri
@@ -85,22 +86,22 @@ class Poller(Rounds):
         try:
             await self._start_all(rules, uri, fresh, seen)
         except Full:
-            pass  # another version or a pause came, while it waited for room
+            pass  # another version or a pause arrived while waiting for room
         finally:
             await self._save()
         return "running"
 
     async def _known(self, rules: Rules, listing: list[ObjectInfo]) -> Seen:
-        """What was seen, by this process or before; at the very first look, what counts as seen."""
+        """The seen objects, of this process or stored earlier; in the first round, the objects that count as seen."""
         assert isinstance(rules.trigger, ObjectTrigger)
         self._gate.limit = rules.trigger.max_active
         history = await asyncio.to_thread(self._site.registry.history, self._workflow)
-        until_now = [one for one in history if one.version <= rules.version]  # a newer one may look elsewhere
+        until_now = [one for one in history if one.version <= rules.version]  # a newer one may poll another prefix
         since = born(until_now, self._name)
         if self._seen is None or self._born != since.version:
             known = await asyncio.to_thread(self._records.load, since.version)
             cut = since.time if rules.trigger.start_from == "latest" else None
-            self._seen = first_look(listing, cut) if known is None else known  # which may be that nothing was there
+            self._seen = first_look(listing, cut) if known is None else known  # which may be empty
             self._born = since.version
         return self._seen
 
@@ -108,7 +109,7 @@ class Poller(Rounds):
         at_once = AT_ONCE if self._gate.limit is None else 1
         for begin in range(0, len(fresh), at_once):
             if self._changed.is_set():
-                return  # another version or a pause decides about the rest, which is new at the next look, too
+                return  # a new version or pause decides on the rest, which is still new in the next round
             some = fresh[begin : begin + at_once]
             work = (self._handle(rules, uri, found) for found in some)
             done = await asyncio.gather(*work, return_exceptions=True)
@@ -122,7 +123,7 @@ class Poller(Rounds):
                 await self._save()
 
     async def _handle(self, rules: Rules, uri: str, found: ObjectInfo) -> None:
-        """Raises Unreachable and Full; returns once the object has a run, is passed over, or is refused on record."""
+        """Return once the object has a run, is filtered out, or is refused on record. Raises Unreachable and Full."""
         event = event_of(uri, found)
         run = event_run(self._workflow, self._name, event)
         try:
@@ -159,7 +160,7 @@ class Poller(Rounds):
 
 
 def _order(rules: Rules, run: str, event: Event, when: datetime) -> StartOrder | None:
-    """None: the event is passed over. Raises Unfit, EvaluatorLost."""
+    """None: the event is filtered out. Raises Unfit, EvaluatorLost."""
     return rules.order(run, event, when) if rules.matches(event, when) else None
 
 

@@ -1,10 +1,10 @@
-"""What a look leaves in the store: the objects it has seen, and those that can start no run.
+"""Records of polling in the store: the objects it has seen, and objects that cannot start a run.
 
-deployments/objects/<workflow>/<trigger>/seen/<version>   marks (see looking), since the version that added the prefix
-deployments/objects/<workflow>/<trigger>/refused/<id>     a Refused
+    deployments/objects/<workflow>/<trigger>/seen/<version>   marks (see listing_diff); the version added the prefix
+    deployments/objects/<workflow>/<trigger>/refused/<id>     a Refused
 
-Sealed under the deployment key. What was seen is saved **after** the starts it speaks of: a crash before means that
-they are asked for again, and refused as known by the server.
+They are sealed under the deployment key. Seen objects are saved **after** their starts. After a crash in between, the
+starts are requested again, and the server rejects them as known.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .listing_diff import Seen
 
 
 class Refused(Struct, frozen=True):
-    """An object that can start no run: the dead letter of a trigger that has no topic for such."""
+    """An object that cannot start a run: the dead letter of a trigger without a topic for dead letters."""
 
     event: Event
     reason: str
@@ -38,7 +38,7 @@ class Refused(Struct, frozen=True):
 
 
 class ObjectRecords:
-    """Of one trigger. Blocking; every method raises StoreError."""
+    """The records of one trigger. Blocking; every method raises StoreError."""
 
     def __init__(self, store: Store, key: bytes, workflow: str, trigger: str) -> None:
         self._store = store
@@ -46,7 +46,7 @@ class ObjectRecords:
         self._folder = f"deployments/objects/{workflow}/{trigger}"
 
     def load(self, born: int) -> Seen | None:
-        """None: it never looked. Raises CorruptError for marks that this deployment did not write."""
+        """None: it never polled. Raises CorruptError for marks that this deployment did not write."""
         name = self._seen(born)
         try:
             return Seen.unpack(bytes(self._objects.get(name)))
@@ -56,8 +56,8 @@ class ObjectRecords:
             raise CorruptError(f"{name}: {error}", "Remove it: what is there then counts by its date.") from None
 
     def save(self, born: int, seen: Seen) -> None:
-        """Another service may save what it has seen at the same time; whichever stays, what it lacks is only asked
-        for again."""
+        """Another service may save its marks at the same time. The last write stays; objects missing there are only
+        requested again."""
         self._objects.put(self._seen(born), seen.pack())
         seen.changed = False
 
@@ -75,7 +75,7 @@ class ObjectRecords:
 
 
 def born(history: Sequence[Deployment], trigger: str) -> Deployment:
-    """The version, of those that end with the newest, that began to look at the prefix it looks at now.
+    """The version that began to poll the current prefix, in an unbroken sequence up to the newest version.
 
     `history`: oldest first; the newest has the trigger.
     """

@@ -1,4 +1,4 @@
-"""Deployed workflows: what a trigger may start, in versions that never change.
+"""Deployed workflows that triggers may start, in immutable versions.
 
-General layout: `deployment` (what is kept of one version), `registry` (where it is kept, and who wins).
+`deployment` defines one version, `registry` stores the versions and resolves concurrent deployments.
 """

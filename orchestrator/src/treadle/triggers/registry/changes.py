@@ -1,4 +1,4 @@
-"""What differs between two versions, for people and programs. Pure."""
+"""Differences between two versions, as text and data. Pure."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ Did = Literal["new", "changed", "unchanged", "removed"]
 
 
 class TriggerChange(Struct, frozen=True):
-    """What a deploy does to one trigger."""
+    """The change of one trigger by a deployment."""
 
     trigger: str
     type: str
     about: str
-    """What it listens to."""
+    """Its source of events."""
     did: Did
 
 
 def trigger_changes(workflow: str, before: Mapping[str, Trigger], after: Mapping[str, Trigger]) -> list[TriggerChange]:
-    """By name."""
+    """The changes, sorted by trigger name."""
     known = {**before, **after}
     return [
         TriggerChange(name, one.type, listens_to(workflow, name, one), _did(before.get(name), after.get(name)))
@@ -44,7 +44,7 @@ def _did(before: Trigger | None, after: Trigger | None) -> Did:
 
 
 def listens_to(workflow: str, name: str, trigger: Trigger) -> str:
-    """In few words, such as `orders.v1 of prod_kafka` or `0 2 * * * Europe/Paris`."""
+    """The source of events in a few words, such as `orders.v1 of prod_kafka` or `0 2 * * * Europe/Paris`."""
     match trigger:
         case KafkaTrigger():
             return f"{', '.join(trigger.topics)} of {trigger.connection}"
@@ -62,7 +62,8 @@ def listens_to(workflow: str, name: str, trigger: Trigger) -> str:
 
 
 def differences(before: Deployment | None, after: Deployment) -> Iterator[str]:
-    """Lines of a unified diff of the normalised documents as YAML, and a line for code, executor or folder."""
+    """Lines of a unified diff of the normalised documents as YAML, and a line for changes of code, executor or
+    folder."""
     import yaml
 
     def lines(one: Deployment | None) -> list[str]:

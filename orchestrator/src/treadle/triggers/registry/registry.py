@@ -1,13 +1,13 @@
-"""Where deployments are kept: an append-only chain of versions for each workflow.
+"""Stores deployments: an append-only chain of versions for each workflow.
 
-deployments/workflows/<workflow>/versions/<n>       a Deployment
-deployments/workflows/<workflow>/begins/<n>         from which offsets on it decides, written once it is there
-deployments/workflows/<workflow>/paused/<trigger>   there while the trigger is paused
-deployments/aside/<workflow>/<trigger>              there while no service may run the trigger, for a short time
-deployments/bundles/<digest>                        user code, shared by the versions that need it and their runs
+    deployments/workflows/<workflow>/versions/<n>       a Deployment
+    deployments/workflows/<workflow>/begins/<n>         its start offsets, written once the version exists
+    deployments/workflows/<workflow>/paused/<trigger>   exists while the trigger is paused
+    deployments/aside/<workflow>/<trigger>              exists while no service may run the trigger, for a short time
+    deployments/bundles/<digest>                        user code, shared by the versions that need it and their runs
 
-Every object is sealed under the deployment key. Versions are created if absent: of two who deploy at once, one gets the
-number and the other compares with what it wrote.
+Every object is sealed under the deployment key. Versions are created if absent. Of two concurrent deployments one gets
+the number; the other compares its content with the new version.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ASIDE = f"{_ROOT}/aside"
 ASIDE_LASTS = 120.0
 """Seconds."""
 _SAME = ("document", "functions", "bundle", "base", "executor")
-"""What makes two versions the same."""
+"""Fields whose equality makes two versions the same."""
 
 
 class NoSuchDeployment(TreadleError):
@@ -45,7 +45,7 @@ class NoSuchDeployment(TreadleError):
 
 
 class Candidate(Struct, frozen=True):
-    """What is to be deployed."""
+    """The content of a possible deployment."""
 
     document: dict[str, Any]
     functions: dict[str, dict[str, Any]]
@@ -57,7 +57,7 @@ class Candidate(Struct, frozen=True):
 
 
 class Registry:
-    """The deployed workflows of one store. Versions never change, so each is read once."""
+    """The deployed workflows of one store. Versions are immutable, so each is read once."""
 
     def __init__(self, store: Store, key: bytes) -> None:
         self._store = store
@@ -72,11 +72,11 @@ class Registry:
         candidate: Candidate,
         begins: Callable[[Deployment | None], dict[str, tuple[Position, ...]]] = lambda _: {},
     ) -> Deployment:
-        """Make the candidate the newest version, unless that says the same; the newest version then.
+        """Make the candidate the newest version, unless that has the same content; return the newest version.
 
-        `begins` gives the offsets from which on the new version decides (see Deployment.begins); it is asked with
-        the version that counts until now: once before, so that what it raises stops the deploy, and once when the new
-        version is there for everybody to see. Raises StoreError, and what `begins` raises.
+        `begins` returns the start offsets of the new version (see Deployment.begins). It is called twice with the
+        current version: first beforehand, so that an error stops the deployment, and again when the new version is
+        visible to every process. Raises StoreError, and the errors of `begins`.
         """
         workflow = str(candidate.document["name"])
         while True:
@@ -92,19 +92,19 @@ class Registry:
                 return self.settle(made, begins(before))
 
     def settle(self, deployment: Deployment, begins: dict[str, tuple[Position, ...]]) -> Deployment:
-        """Say where a version begins, unless somebody has said it; the first who says it counts.
+        """Record the start offsets of a version, unless they are recorded; the first record counts.
 
-        To be measured after the version is there: whoever holds a record that came later, and looks at the registry
-        then, sees the version. That is why no record is ever judged by the version before.
+        Measure them after the version exists. A process that holds a later record, and reads the registry then, sees
+        the version. Therefore no record is ever decided by the previous version.
         """
         name = _begins_name(deployment.workflow, deployment.version)
         self._objects.create(name, msgspec.msgpack.encode(begins))
         return self._version(deployment.workflow, deployment.version)
 
     def undeploy(self, workflow: str) -> Deployment:
-        """Say that there is no such workflow any more; its versions stay, since runs of them may be open.
+        """Mark the workflow as not deployed. Its versions stay, because their runs may be open.
 
-        Returns what was the newest version. Raises NoSuchDeployment.
+        Returns the previous newest version. Raises NoSuchDeployment.
         """
         while True:
             newest = self.deployment(workflow)
@@ -117,7 +117,7 @@ class Registry:
                 return newest
 
     def deployment(self, workflow: str, version: int | None = None) -> Deployment:
-        """A version, or the one that counts. Raises NoSuchDeployment."""
+        """A version, by default the newest. Raises NoSuchDeployment."""
         if version is not None:
             return self._version(workflow, version)
         newest = self._newest(workflow)
@@ -129,16 +129,16 @@ class Registry:
         return newest
 
     def find(self, workflow: str) -> Deployment | None:
-        """The version that counts; None: it is not deployed."""
+        """The newest version; None: it is not deployed."""
         newest = self._newest(workflow)
         return None if newest is None or newest.removed else newest
 
     def draft(self, candidate: Candidate) -> Deployment:
-        """The version that `deploy` would make now."""
+        """The version that `deploy` would create now."""
         return self._next(candidate, self._newest(str(candidate.document["name"])))
 
     def deployments(self) -> list[Deployment]:
-        """The version that counts of each deployed workflow, by name. One listing, and what is new is read."""
+        """The newest version of each deployed workflow, by name. It takes one listing, and reads new versions only."""
         newest: dict[str, int] = {}
         for workflow, version in self._versions(_WORKFLOWS):
             newest[workflow] = max(version, newest.get(workflow, 0))
@@ -155,7 +155,7 @@ class Registry:
         return bytes(self._objects.get(_bundle_name(deployment.bundle))) if deployment.bundle else b""
 
     def shared(self, deployment: Deployment) -> SharedCode | None:
-        """The same, as runs of the version refer to it: what was deployed is never removed. Raises MissingError."""
+        """A reference to the code, for runs of the version: deployed code is never removed. Raises MissingError."""
         digest = deployment.bundle
         if digest and digest not in self._shared:
             known = hashlib.sha256(self.bundle(deployment)).hexdigest()
@@ -165,7 +165,7 @@ class Registry:
     # -- pauses
 
     def pause(self, workflow: str, trigger: str, reason: str = "") -> bool:
-        """False: it is paused already."""
+        """False: it is already paused."""
         name = _pause_name(workflow, trigger)
         return self._objects.create(name, msgspec.msgpack.encode(Paused(time.time(), reason)))
 
@@ -190,9 +190,9 @@ class Registry:
 
     @contextmanager
     def set_aside(self, workflow: str, trigger: str) -> Iterator[None]:
-        """Meanwhile services leave the trigger, within seconds, and its consumer group with it.
+        """Make services release the trigger and its consumer group, within seconds.
 
-        They take it up again afterwards, or after ASIDE_LASTS when this process dies. Raises StoreError.
+        They take it up again afterwards, or after ASIDE_LASTS if this process dies. Raises StoreError.
         """
         name = f"{_ASIDE}/{workflow}/{trigger}"
         self._objects.put(name, msgspec.msgpack.encode(time.time()))
@@ -202,7 +202,7 @@ class Registry:
             self._store.delete([name])
 
     def aside(self) -> set[tuple[str, str]]:
-        """(workflow, trigger) of those that services leave now."""
+        """(workflow, trigger) of the triggers that services must release now."""
         return {key for info in self._store.list(f"{_ASIDE}/") if (key := self._aside(info.name))}
 
     def _aside(self, name: str) -> tuple[str, str] | None:
@@ -213,7 +213,7 @@ class Registry:
         workflow, trigger = name.split("/")[2:]
         return (workflow, trigger) if time.time() < since + ASIDE_LASTS else None
 
-    # -- parts
+    # -- helpers
 
     def _next(self, candidate: Candidate, newest: Deployment | None) -> Deployment:
         return Deployment(
@@ -229,7 +229,7 @@ class Registry:
         )
 
     def _add(self, made: Deployment) -> bool:
-        """Whether the version is ours now; also when the store forgot to say so after a broken connection."""
+        """Whether this process created the version; also when a broken connection lost the store's answer."""
         if self._objects.create(_version_name(made.workflow, made.version), msgspec.msgpack.encode(made)):
             return True
         return self._version(made.workflow, made.version).nonce == made.nonce
@@ -267,7 +267,7 @@ class Registry:
 
 
 def parse_name(text: str) -> tuple[str, int | None]:
-    """`orders` or `orders@3`. Raises UsageError."""
+    """Parse `orders` or `orders@3`. Raises UsageError."""
     workflow, at, version = text.partition("@")
     if at and not (version.isascii() and version.isdigit()):
         raise UsageError(f"{text!r} names no version", f"Write {workflow}@3, or {workflow} for the newest.")
@@ -275,7 +275,8 @@ def parse_name(text: str) -> tuple[str, int | None]:
 
 
 def alike(one: Deployment, other: Deployment) -> bool:
-    """Whether both say the same: then there is nothing to deploy. Compared as stored, where a tuple is a list."""
+    """Whether both have the same content, so that there is nothing to deploy. Compared as stored, where a tuple is a
+    list."""
     return all(
         msgspec.msgpack.encode(getattr(one, field)) == msgspec.msgpack.encode(getattr(other, field)) for field in _SAME
     )

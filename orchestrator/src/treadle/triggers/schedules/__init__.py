@@ -1,5 +1,5 @@
-"""Times that start runs: Temporal's own Schedules (https://docs.temporal.io/schedule).
+"""Schedules: times that start runs, with Temporal's own Schedules (https://docs.temporal.io/schedule).
 
-General layout: `ticks` (pure: what a tick starts), `flow` (the workflow of one tick) and `desk` (its activity),
-`wanted` (pure: the Schedules that deployed triggers ask for), `reconcile` (making it so, backfills).
+`tick_runs` maps a tick to a run (pure). `tick_workflow` is the workflow of one tick and `tick_activity` its activity.
+`desired_schedules` computes the Schedules for deployed triggers (pure); `reconcile` creates them, and backfills.
 """

@@ -1,4 +1,4 @@
-"""The Schedules that deployed triggers ask for, and what has to change. Pure: no client, no clock."""
+"""The Schedules for deployed triggers, and the necessary changes. Pure: no client, no clock."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OVERLAPS = {
 
 
 class Wanted(Struct, frozen=True):
-    """A Schedule that should be there."""
+    """A Schedule that should exist."""
 
     workflow: str
     trigger: str
@@ -47,13 +47,13 @@ class Wanted(Struct, frozen=True):
 
     @property
     def asked(self) -> str:
-        """Changes with whatever the Schedule is made from; `with` is read at each tick and does not count."""
+        """Digest of the settings from which the Schedule is made; `with` is excluded, because each tick reads it."""
         text = self.settings.model_dump_json(exclude={"with_", "description"})
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class Found(Struct, frozen=True):
-    """A Schedule of ours that is there."""
+    """An existing Schedule of ours."""
 
     id: str
     asked: str
@@ -61,14 +61,14 @@ class Found(Struct, frozen=True):
 
 
 class Change(Struct, frozen=True):
-    """What was done to one Schedule."""
+    """A change of one Schedule."""
 
     schedule: str
     did: Literal["created", "updated", "paused", "unpaused", "deleted"]
 
 
 def changes(wanted: Iterable[Wanted], found: Iterable[Found]) -> list[Change]:
-    """What makes the Schedules found those that are wanted, by id."""
+    """The changes from the existing Schedules to the desired ones, by id."""
     there = {one.id: one for one in found}
     asked = {one.id: one for one in wanted}
     made = [Change(id_, did) for id_, one in asked.items() if (did := _did(one, there.get(id_)))]
@@ -87,7 +87,8 @@ def _did(wanted: Wanted, found: Found | None) -> Literal["created", "updated", "
 
 
 def schedule(wanted: Wanted, queue: str, owner: str) -> Schedule:
-    """As Temporal takes it. The workflow of a tick is named after the Schedule; the server adds the nominal time."""
+    """The Schedule for Temporal. The workflow of a tick is named after the Schedule; the server adds the nominal
+    time."""
     settings = wanted.settings
     action = ScheduleActionStartWorkflow(
         TICK,

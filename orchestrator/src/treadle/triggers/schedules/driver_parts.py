@@ -1,4 +1,4 @@
-"""What schedules add to the driver: the workflow and the activity of a tick."""
+"""The parts of the driver for schedules: the workflow and the activity of a tick."""
 
 from __future__ import annotations
 

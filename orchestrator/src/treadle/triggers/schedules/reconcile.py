@@ -1,4 +1,4 @@
-"""Makes Temporal's Schedules those that deployed triggers ask for, and fills times that were missed."""
+"""Makes Temporal's Schedules match the deployed triggers, and backfills missed times."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Overlap = Literal["skip", "bufferOne", "bufferAll", "cancelOther", "terminateOth
 
 
 class ScheduleView(Struct, frozen=True):
-    """A Schedule as Temporal tells it."""
+    """A Schedule as reported by Temporal."""
 
     paused: bool
     next: tuple[datetime, ...]
@@ -47,23 +47,23 @@ class ScheduleView(Struct, frozen=True):
     """Nominal times and workflow ids of the last ticks."""
     running: int
     skipped: int
-    """Ticks that `overlap` left out."""
+    """Ticks skipped because of `overlap`."""
     missed: int
-    """Ticks older than `catchupWindow` when the server could have started them."""
+    """Ticks that were older than `catchupWindow` when the server could have started them."""
     started: int
-    """Ticks that were started since the Schedule was made."""
+    """Ticks started since the Schedule was created."""
 
 
 class Schedules:
-    """The Schedules of one deployment key in one namespace, whose ticks one queue gets."""
+    """The Schedules of one deployment key in one namespace, whose ticks go to one queue."""
 
     def __init__(self, client: Client, queue: str, key: bytes) -> None:
         self._client, self._queue = client, queue
         self._owner = sealing.purpose_key(key, b"treadle schedules")[:8].hex()
 
     async def reconcile(self, registry: Registry) -> list[Change]:
-        """What had to be done. Raises Unreachable; UsageError when a Schedule of that name is somebody else's, once
-        all others are as they should be."""
+        """Reconcile all Schedules; return the changes. Raises Unreachable; UsageError when a Schedule of that name
+        belongs to another deployment, after all others are reconciled."""
         done = await self.sweep(registry)
         refused: list[UsageError] = []
         for one in await asyncio.to_thread(_wanted, registry):
@@ -76,29 +76,31 @@ class Schedules:
         return sorted(done, key=lambda change: change.schedule)
 
     async def sweep(self, registry: Registry) -> list[Change]:
-        """Remove those of triggers that are gone. Raises Unreachable."""
+        """Remove the Schedules of removed triggers. Raises Unreachable."""
         with _translated():
-            # Before the registry is read: who deploys meanwhile writes there first, and makes the Schedule then.
+            # Listed before the registry is read: a concurrent deployment writes to the registry before it creates the
+            # Schedule.
             listed = {id_ async for id_ in self._listed()}
             wanted = {one.id for one in await asyncio.to_thread(_wanted, registry)}
             return await self._make_so({}, listed - wanted)
 
     async def keep(self, wanted: Wanted) -> list[Change]:
-        """The Schedule of one trigger, whatever others want. Raises as `reconcile`."""
+        """Reconcile the Schedule of one trigger, independently of others. Raises as `reconcile`."""
         with _translated():
             return await self._make_so({wanted.id: wanted}, [wanted.id])
 
     async def backfill(
         self, workflow: str, trigger: str, start: datetime, end: datetime, overlap: Overlap = "bufferAll"
     ) -> None:
-        """Ask for a tick for every nominal time from `start` to `end`, both included; what has a run gets no second.
+        """Request a tick for every nominal time from `start` to `end`, both included. A time that has a run gets no
+        second one.
 
-        The server makes the ticks, as slowly as `overlap` says. With `jitter` it leaves a time out that this would lead
-        beyond `end`. Raises Unreachable, and UsageError also where the range has no time.
+        The server makes the ticks, as slowly as `overlap` requires. With `jitter` it omits a time that would be moved
+        beyond `end`. Raises Unreachable, and UsageError also if the range contains no time.
         """
         id_ = label(workflow, trigger)
-        # The API says that the start of the range is left out, and that this may change; ticks are at whole seconds.
-        # In UTC: elsewhere the time before may be one that clocks leave out, or have twice.
+        # The API documents that the start of the range is excluded, and that this may change; ticks are at whole
+        # seconds. The range is in UTC, because in other timezones the time before may be skipped or occur twice.
         start, end = start.astimezone(UTC) - timedelta(milliseconds=1), end.astimezone(UTC)
         with _translated(id_):
             if not await self._times(id_, start, end):
@@ -107,9 +109,9 @@ class Schedules:
             await handle.backfill(ScheduleBackfill(start, end, overlap=OVERLAPS[overlap]))
 
     async def taken(self, workflow: str, trigger: str, nominals: Sequence[datetime]) -> list[datetime]:
-        """Those of the times, in order, that the server makes ticks for. Raises UsageError, Unreachable.
+        """The given times for which the server makes ticks, in order. Raises UsageError, Unreachable.
 
-        The server counts from one time to the next, so the question begins a day before.
+        The server counts from one time to the next, so the query starts a day earlier.
         """
         id_ = label(workflow, trigger)
         with _translated(id_):
@@ -119,7 +121,7 @@ class Schedules:
         return [one for one in nominals if one.astimezone(UTC) in times]
 
     async def view(self, workflow: str, trigger: str) -> ScheduleView:
-        """Raises UsageError when there is none, Unreachable."""
+        """Raises UsageError when the Schedule does not exist, Unreachable."""
         with _translated(label(workflow, trigger)):
             description = await self._client.get_schedule_handle(label(workflow, trigger)).describe()
         info = description.info
@@ -138,7 +140,7 @@ class Schedules:
             info.num_actions,
         )
 
-    # -- parts
+    # -- helpers
 
     async def _times(self, id_: str, start: datetime, end: datetime) -> list[datetime]:
         request = ListScheduleMatchingTimesRequest(namespace=self._client.namespace, schedule_id=id_)
@@ -155,7 +157,7 @@ class Schedules:
         return todo
 
     async def _listed(self) -> AsyncIterator[str]:
-        """A listing lags, so it serves only to find what is there beyond what is wanted."""
+        """A listing lags, so it is only used to find surplus Schedules."""
         async for one in await self._client.list_schedules():
             action = one.schedule.action if one.schedule else None
             if isinstance(action, ScheduleListActionStartWorkflow) and action.workflow == TICK:
@@ -170,7 +172,7 @@ class Schedules:
             raise
         tick, queue = await self._tick(description)
         if tick is not None and tick.owner == self._owner and (wanted or queue == self._queue):
-            # On another queue no driver of ours would carry its ticks out.
+            # On another queue no driver of ours would run its ticks.
             asked = tick.asked if queue == self._queue else ""
             return Found(id_, asked, description.schedule.state.paused)
         if wanted:
@@ -181,7 +183,7 @@ class Schedules:
         return None
 
     async def _tick(self, description: ScheduleDescription) -> tuple[Tick | None, str]:
-        """What the Schedule starts, and on which queue; None: something that is not ours."""
+        """The workflow argument and the queue of the Schedule; None: it is not one of ours."""
         action = description.schedule.action
         if not isinstance(action, ScheduleActionStartWorkflow) or action.workflow != TICK or not action.args:
             return None, ""
@@ -199,7 +201,7 @@ class Schedules:
             return
         made = schedule(wanted, self._queue, self._owner)
         if change.did == "created":
-            # Another process may have made it at the same time, from the same registry.
+            # Another process may have created it at the same time, from the same registry.
             with contextlib.suppress(ScheduleAlreadyRunningError):
                 await self._client.create_schedule(change.schedule, made)
             return
@@ -210,7 +212,7 @@ async def _delete(handle: ScheduleHandle) -> None:
     try:
         await handle.delete()
     except RPCError as error:
-        if error.status != RPCStatusCode.NOT_FOUND:  # another process was quicker
+        if error.status != RPCStatusCode.NOT_FOUND:  # another process was faster
             raise
 
 

@@ -1,7 +1,7 @@
-"""A schedule in the trigger service: it keeps Temporal's Schedule as the registry has it, and tells how it does.
+"""A schedule in the trigger service: it keeps Temporal's Schedule consistent with the registry, and reports its state.
 
-The ticks themselves need no service: Temporal makes them, and any driver serves them. So the Schedule stays when the
-service ends; Schedules of triggers that are gone are removed by `treadle deploy`, and by `keep_swept`.
+The ticks need no service: Temporal makes them, and any driver runs them. So the Schedule stays when the service ends.
+`treadle deploy` and `keep_swept` remove the Schedules of removed triggers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SWEEP_EVERY = 60.0
 
 
 async def keep_swept(schedules: Schedules, registry: Registry) -> None:
-    """Until it is cancelled: remove the Schedules of triggers that are gone, which have no runner any more."""
+    """Until cancelled: remove the Schedules of removed triggers, which have no runner any more."""
     while True:
         try:
             await schedules.sweep(registry)
@@ -38,7 +38,7 @@ class ScheduleRunner(Rounds):
     """See TriggerRunner."""
 
     every = 30.0
-    """After which a Schedule that somebody removed is made again."""
+    """Seconds after which a Schedule that was removed by hand is created again."""
 
     def __init__(self, site: TriggerSite, workflow: str, trigger: str) -> None:
         super().__init__(site, workflow, trigger)
@@ -50,7 +50,7 @@ class ScheduleRunner(Rounds):
         return self._status(self._started, active=self._active)
 
     async def look(self) -> State:
-        """See Rounds. What other triggers want is theirs: none waits for another."""
+        """See Rounds. Handles only its own Schedule, so that no trigger waits for another."""
         trigger = self._deployment.spec.triggers[self._name]
         assert isinstance(trigger, ScheduleTrigger)
         await self._schedules.keep(Wanted(self._workflow, self._name, trigger, self._paused))

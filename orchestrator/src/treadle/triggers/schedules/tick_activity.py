@@ -25,7 +25,7 @@ from .tick_workflow import BEGIN_TICK, Begun, Tick
 
 
 class TickDesk:
-    """Bound to what the driver process has: the store with its registry, and what triggered runs may touch."""
+    """Holds the driver's resources: the store with its registry, and the URIs that triggered runs may access."""
 
     def __init__(self, client: Client, store: Store, key: bytes, allow: Sequence[str] | None) -> None:
         self._client, self._store, self._key, self._allow = client, store, key, allow
@@ -34,11 +34,11 @@ class TickDesk:
 
     @activity.defn(name=BEGIN_TICK)
     async def begin(self, tick: Tick, nominal: str) -> Begun:
-        """Write down what the run is made of. A store or server that does not answer is asked again; a mapping or an
-        input that does not fit fails the tick, which is where Temporal shows it."""
+        """Write the run's submission. Errors of the store or server are retried. An invalid mapping or input fails the
+        tick, which Temporal displays."""
         try:
             if not self._can_be_found:
-                await ensure_search_attribute(self._client)  # else the server takes no run that has it
+                await ensure_search_attribute(self._client)  # otherwise the server rejects runs that have it
                 self._can_be_found = True
             return await asyncio.to_thread(self._begin, tick, datetime.fromisoformat(nominal))
         except Unreachable as error:

@@ -1,4 +1,4 @@
-"""What a tick starts. Pure: which run a schedule's nominal time stands for is a function of that time alone."""
+"""Maps a tick to its run. Pure: the run of a schedule's nominal time depends on that time alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..start_requests import StartOrder
 
 
 def tick_run(workflow: str, trigger: str, nominal: datetime) -> str:
-    """`orders.nightly.20261121T020000Z`: the same for every tick, backfill or person that means this time."""
+    """`orders.nightly.20261121T020000Z`: the same for every tick, backfill or request of this time."""
     return f"{run_prefix(workflow, trigger)}{nominal.astimezone(UTC):%Y%m%dT%H%M%SZ}"
 
 
@@ -32,27 +32,27 @@ def schedule_of(deployment: Deployment, name: str) -> ScheduleTrigger:
 
 
 def instants(when: datetime, zone: ZoneInfo) -> list[datetime]:
-    """The instants that a time means there, in order: two of a local time that clocks repeat, as they go back.
+    """The instants of a time in the zone, in order: two for a local time that occurs twice when clocks go back.
 
-    A local time that clocks leave out, as they go forward, means the one that is as long after the change.
+    A local time that is skipped when clocks go forward means the instant equally long after the change.
     """
     if when.tzinfo is not None:
         return [when.astimezone(zone)]
     both = [when.replace(tzinfo=zone, fold=fold).astimezone(UTC).astimezone(zone) for fold in (0, 1)]
     there = [one for one in both if one.replace(tzinfo=None, fold=0) == when.replace(fold=0)]
-    # Two of one zone are equal when clocks show the same, whichever hour it is.
+    # Datetimes of one zone are equal when clocks show the same, although the instants differ.
     distinct = {one.timestamp(): one for one in there}
     return [distinct[at] for at in sorted(distinct)] or both[:1]
 
 
 def is_repeated(nominal: datetime, zone: ZoneInfo) -> bool:
-    """Whether clocks show this local time twice. Only the Temporal server knows which of the two a cron takes."""
+    """Whether this local time occurs twice. Only the Temporal server knows which of the two a cron uses."""
     return len(instants(nominal.astimezone(zone).replace(tzinfo=None), zone)) > 1
 
 
 def is_tick(settings: ScheduleTrigger, nominal: datetime) -> bool:
-    """Whether the schedule says this time. Of an hour that comes twice, as clocks go back, the server leaves some times
-    out: those are ticks all the same, as the schedule is written."""
+    """Whether the time matches the schedule. For an hour that occurs twice, when clocks go back, the server omits some
+    times. These still match, by the definition of the schedule."""
     if settings.interval is not None:
         return (nominal.timestamp() - int(settings.offset or 0)) % settings.interval == 0
     at = nominal.astimezone(ZoneInfo(settings.timezone))
@@ -68,9 +68,9 @@ def _fits(allowed: Sequence[frozenset[int]], at: datetime) -> bool:
 
 
 def order_for(deployment: Deployment, name: str, nominal: datetime) -> StartOrder:
-    """The run that the schedule wants for a nominal time; `trigger.time` is that time in the trigger's timezone.
+    """The run of the schedule for a nominal time; `trigger.time` is that time in the trigger's timezone.
 
-    Raises UsageError when there is no such schedule, Unfit when `with` cannot be evaluated.
+    Raises UsageError when the schedule does not exist, Unfit when `with` cannot be evaluated.
     """
     when = nominal.astimezone(ZoneInfo(schedule_of(deployment, name).timezone))
     return Rules(deployment, name).order(tick_run(deployment.workflow, name, nominal), None, when)

@@ -1,10 +1,11 @@
-"""One tick: a small fixed workflow, which a Temporal Schedule starts because the run's inputs depend on the time.
+"""One tick: a small fixed workflow that a Temporal Schedule starts, because the run's inputs depend on the time.
 
-A Schedule's action has fixed arguments, and a run needs its spec in the store first; so the tick asks an activity for
-both and then starts the run as its **child**, under the id of the nominal time. As a child, not by waiting in an
-activity: the overlap policies of a Schedule look at the workflow that it started, so that must last as long as the run
-does, and what they do to it must reach the run. `cancelOther` cancels the tick, which passes it on and waits;
-`terminateOther` terminates it, and the server then terminates the child, even while no driver lives.
+A Schedule's action has fixed arguments, and a run needs its spec in the store first. So the tick calls an activity for
+both and then starts the run as its **child**, under the id of the nominal time. A child is necessary, instead of an
+activity that waits. The overlap policies of a Schedule apply to the workflow that it started, so that workflow must
+last as long as the run, and their effects must reach the run. `cancelOther` cancels the tick, which passes the
+cancellation on and waits. `terminateOther` terminates it, and the server then terminates the child, even without a
+living driver.
 """
 
 from __future__ import annotations
@@ -36,26 +37,26 @@ with workflow.unsafe.imports_passed_through():
 TICK = "treadle.tick"
 BEGIN_TICK = "treadle.tick.begin"
 NOMINAL = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")
-"""Set by the server on what a Schedule starts: the time without jitter, also of a backfill."""
+"""Set by the server on workflows that a Schedule starts: the time without jitter, also for a backfill."""
 _RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30))
-"""For ever: a store that does not answer delays a tick and never loses it."""
+"""Forever: a store that does not answer delays a tick and never loses it."""
 
 
 @dataclass
 class Tick:
-    """Input of the workflow, and the argument of every Schedule of ours."""
+    """Input of the workflow, and the argument of all our Schedules."""
 
     workflow: str
     trigger: str
     owner: str = ""
-    """Whose Schedule it is: a digest of the deployment key, since several may share a namespace."""
+    """The owner of the Schedule: a digest of the deployment key, because several deployments may share a namespace."""
     asked: str = ""
-    """Digest of what the Schedule was made from, so that a change is seen."""
+    """Digest of the Schedule's settings, to detect a change."""
 
 
 @dataclass
 class Begun:
-    """The run that a tick wants, ready to start; without `start`, there is nothing to do any more."""
+    """The run of a tick, ready to start; without `start`, there is nothing to do."""
 
     start: RunStart | None = None
     memo: dict[str, Any] = field(default_factory=dict)
@@ -64,7 +65,7 @@ class Begun:
 
 @workflow.defn(name=TICK)
 class TickWorkflow:
-    """Starts the run of one nominal time, and lasts as long as it does."""
+    """Starts the run of one nominal time, and lasts until its end."""
 
     @workflow.run
     async def run(self, tick: Tick) -> dict[str, Any]:
@@ -109,6 +110,6 @@ class TickWorkflow:
 
 
 def nominal_time() -> datetime:
-    """The time that this tick stands for."""
+    """The nominal time of this tick."""
     found = workflow.info().typed_search_attributes.get(NOMINAL)
     return found or workflow.info().start_time.replace(microsecond=0)

@@ -1,5 +1,5 @@
 """HTTP requests that start runs.
 
-General layout: `signatures` (who sent it), `requests` (what it says), `app` (what is said back), `server` (HTTP) and
-`runner` (one hook in this process).
+`requests` checks and parses a request, `app` answers it, `server` and `protocol` serve HTTP, and `runner` is one hook
+in this process.
 """

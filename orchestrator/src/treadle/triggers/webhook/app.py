@@ -1,7 +1,7 @@
-"""The HTTP of hooks: what is read of a request, and what is said back. Errors are problem details (RFC 9457).
+"""The HTTP application of hooks: reads requests and answers them. Errors are problem details (RFC 9457).
 
-202: the run exists, durably. 200: it existed already, under the same id, or no event of the request is wanted. 503 asks
-the sender to come again: `maxActive` runs are open, the trigger is paused, or Temporal does not answer.
+202: the run exists, durably. 200: it existed already, under the same id, or all events of the request are filtered out.
+503 asks the sender to retry: `maxActive` runs are open, the trigger is paused, or Temporal does not answer.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from .requests import Hook, Problem
 
 _log = limited_logger("treadle.triggers.webhook")
 READ_TIMEOUT = 20.0
-"""Seconds that a sender has for its body. The server ends its connection some time later, without an answer."""
+"""Seconds that a sender has for its body. Some time later the server closes its connection, without an answer."""
 FULL_AGAIN, AWAY_AGAIN, PAUSED_AGAIN = 10, 5, 60
-"""Seconds after which a sender should come again."""
+"""Seconds after which a sender should retry."""
 
 
 class Served(Protocol):
-    """A hook as requests see it."""
+    """A hook for its requests."""
 
     hook: Hook
     starter: Starter
@@ -43,17 +43,17 @@ class Served(Protocol):
     paused: bool
 
     async def read(self, headers: Mapping[str, str], body: bytes) -> list[StartOrder]:
-        """The runs that a request asks for. Raises Problem; UsageError when the hook's secret is missing."""
+        """The runs for a request. Raises Problem; UsageError when the hook's secret is missing."""
 
     def count(self, started: Started) -> None:
-        """A start that a request asked for."""
+        """Count a start that a request caused."""
 
     def refused(self, problem: Problem) -> None:
-        """What the sender must mend."""
+        """Count a problem that the sender must fix."""
 
 
 def make_app(hooks: Callable[[str, str], Served | None]) -> Starlette:
-    """`hooks`: the hook of a workflow and trigger, or None."""
+    """`hooks`: returns the hook of a workflow and trigger, or None."""
 
     async def call(request: Request) -> Response:
         served = hooks(request.path_params["workflow"], request.path_params["trigger"])
@@ -100,7 +100,7 @@ async def _call(served: Served, request: Request) -> Response:
 
 
 async def _start(served: Served, order: StartOrder) -> Started | Problem:
-    """A Problem that is returned concerns this run alone; one that is raised, the request."""
+    """A returned Problem concerns this run alone; a raised one concerns the request."""
     try:
         async with served.gate.entering() as enter:
             started = await served.starter.start(order)
@@ -119,7 +119,8 @@ async def _start(served: Served, order: StartOrder) -> Started | Problem:
 
 
 async def _body(request: Request, most: int) -> bytes:
-    """At most `most` bytes: what says that it is longer is not read, and what is longer is not read to its end."""
+    """Read at most `most` bytes. A body with a longer content-length is not read; other bodies are read up to the
+    limit."""
     too_long = Problem(413, f"the body has more than {most} bytes")
     length = request.headers.get("content-length", "")
     if length.isdigit() and int(length) > most:
@@ -146,12 +147,12 @@ async def _problem(_: Request, problem: Exception) -> Response:
     if problem.status == 401:
         headers["www-authenticate"] = "Signature"
     if problem.status in (408, 413):
-        headers["connection"] = "close"  # the rest of the body is not waited for
+        headers["connection"] = "close"  # does not wait for the rest of the body
     return _details(problem.status, problem.message, problem.hint, headers)
 
 
 async def _http(_: Request, error: Exception) -> Response:
-    """What the router says: 404 and 405."""
+    """Errors of the router: 404 and 405."""
     assert isinstance(error, HTTPException)
     return _details(error.status_code, error.detail, "", dict(error.headers or {}))
 

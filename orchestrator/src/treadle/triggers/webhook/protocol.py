@@ -1,4 +1,4 @@
-"""One connection of the hook server. Between requests, and until a request is complete, its sender is a stranger."""
+"""One connection of the hook server. Its sender is a stranger while no complete request is being answered."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from treadle.primitives.log_rate_limit import limited_logger
 from treadle.primitives.wire.acceptor import Caller
 
 SLOW_READER = 30.0
-"""Seconds after which the kernel ends a connection whose sender does not read the answer."""
+"""Seconds after which the kernel closes a connection whose sender does not read the answer."""
 limited_logger("uvicorn.error")
 
 
 class HookProtocol(H11Protocol):
-    """Every request is read within the time of the Acceptor's strangers, head and body."""
+    """Every request must arrive within the Acceptor's time for strangers, head and body."""
 
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any], *, caller: Caller) -> None:
         super().__init__(config, server_state, app_state)
@@ -46,7 +46,7 @@ class HookProtocol(H11Protocol):
         self._caller.gone()
 
     def _settle(self) -> None:
-        """With a complete request that is not answered yet, the sender waits for this side."""
+        """While a complete request waits for its answer, the sender is not a stranger."""
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete and not cycle.more_body:
             self._caller.proved()

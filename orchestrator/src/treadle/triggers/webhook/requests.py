@@ -1,8 +1,8 @@
-"""What a request asks for. Pure: headers and body in, starts out, or the problem that is answered.
+"""Maps a request to starts. Pure: headers and body in, starts or the problem to answer out.
 
-In this order: who sent it, whether it is of a type that is read, what it says, whether it is wanted. Nothing of a
-request counts that its signature does not cover: neither GitHub's delivery id, which would let a captured body start a
-second run, nor its event type, which would let it pass another filter; nor CloudEvents attributes in headers.
+It checks in this order: the signature, the content type, the content, the filter. It uses only data that the signature
+covers. It ignores GitHub's delivery id, which would let a captured body start a second run, and its event type, which
+would let the body pass another filter. It also ignores CloudEvents attributes in headers.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from ..run_ids import event_run, hashed_run
 from ..start_requests import StartOrder
 
 TYPE = "dev.treadle.webhook.v1"
-"""`type` of requests that do not say theirs under a signature."""
+"""`type` of requests without a signed type."""
 GITHUB = "com.github.webhook"
 _STRUCTURED = "application/cloudevents+json"
 
 
 class Problem(TreadleError):
-    """The request is answered with an error; `status` says who must act."""
+    """The request is answered with an error; `status` shows whether the sender or the service must act."""
 
     def __init__(self, status: int, message: str, hint: str = "", *, retry_after: int | None = None) -> None:
         super().__init__(message, hint)
@@ -47,13 +47,13 @@ class Problem(TreadleError):
 
 
 class Hook(Rules):
-    """Of a trigger that takes requests."""
+    """The rules of a trigger that accepts requests."""
 
     trigger: WebhookTrigger | ObjectTrigger
 
     @property
     def secret(self) -> str | None:
-        """Name of the secret that callers sign with."""
+        """Name of the secret for signatures of callers."""
         if isinstance(self.trigger, WebhookTrigger):
             return self.trigger.secret
         return self.trigger.webhook.secret if self.trigger.webhook else None
@@ -65,14 +65,13 @@ class Hook(Rules):
 
 
 def check_secret(hook: Hook, secret: str | None) -> None:
-    """Raises UsageError for a text that nobody can sign with."""
+    """Raises UsageError for a secret that is not usable for signatures."""
     with contextlib.suppress(Unsigned):
         _verified(hook, {}, b"", secret, 0.0)
 
 
 def read(hook: Hook, headers: Mapping[str, str], body: bytes, secret: str | None, now: float) -> list[StartOrder]:
-    """The runs that a request asks for; none: its events are passed over. Raises Problem, and what
-    `check_secret` does.
+    """The runs for a request; none: its events are filtered out. Raises Problem, and the errors of `check_secret`.
 
     `headers`: names in lower case. `secret`: the text of the hook's secret.
     """
@@ -93,7 +92,7 @@ def read(hook: Hook, headers: Mapping[str, str], body: bytes, secret: str | None
 
 
 def _verified(hook: Hook, headers: Mapping[str, str], body: bytes, secret: str | None, now: float) -> Signed | None:
-    """None: nobody signs."""
+    """None: the hook has no secret."""
     if secret is None:
         return None
     if isinstance(hook.trigger, ObjectTrigger):
@@ -103,7 +102,7 @@ def _verified(hook: Hook, headers: Mapping[str, str], body: bytes, secret: str |
     return verify_standard(secret, headers, body, now)
 
 
-# -- what it says ------------------------------------------------------------------------------------------------
+# -- content --------------------------------------------------------------------------------------------------------
 
 
 def _events(hook: Hook, headers: Mapping[str, str], body: bytes, signed: Signed | None, now: float) -> list[Event]:
@@ -150,7 +149,7 @@ def _need_json(kind: str) -> None:
         raise Problem(415, f"the content-type is {kind or 'missing'}", "Send application/json.")
 
 
-# -- the run that it is ------------------------------------------------------------------------------------------
+# -- run ids --------------------------------------------------------------------------------------------------------
 
 
 def _run(
@@ -172,7 +171,7 @@ def _run(
 def _run_by_id(
     hook: Hook, trigger: WebhookTrigger, event: Event, body: bytes, signed: Signed | None, headers: Mapping[str, str]
 ) -> str:
-    """By an id that the signature covers; where nobody signs, by what the sender says."""
+    """The run for an id that the signature covers; without signatures, for the id that the sender states."""
     if trigger.format == "cloudevents":
         return event_run(hook.workflow, hook.name, event)
     if signed is not None:

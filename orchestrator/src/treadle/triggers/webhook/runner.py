@@ -1,4 +1,4 @@
-"""One hook in this process: what the server needs of it, and what it tells of itself."""
+"""One hook in this process, for the server and for the trigger service."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .requests import Hook, Problem, check_secret, read
 
 _log = limited_logger("treadle.triggers.webhook")
 UNREAD = 64
-"""Requests of one hook that wait to be checked; more are asked to come again."""
+"""Requests of one hook that may wait for their check; further ones must be retried by the sender."""
 UNREAD_AGAIN = 10
-"""Seconds after which they should."""
+"""Seconds after which the sender should retry."""
 _EXTRA = "pip install 'treadle-orchestrator[triggers]'"
 
 
@@ -82,8 +82,8 @@ class WebhookRunner:
     # -- for the server
 
     async def read(self, headers: Mapping[str, str], body: bytes) -> list[StartOrder]:
-        """The runs that a request asks for. Beside the event loop, one request at a time: a hook whose schema takes
-        long delays its own requests. Raises Problem; UsageError when the hook's secret is missing."""
+        """The runs for a request. Checked outside the event loop, one request at a time: a hook with a slow schema
+        delays only its own requests. Raises Problem; UsageError when the hook's secret is missing."""
         if self.unread >= UNREAD:
             raise Problem(503, "too many requests of this hook wait to be checked", retry_after=UNREAD_AGAIN)
         self.unread += 1
@@ -97,13 +97,14 @@ class WebhookRunner:
             self.unread -= 1
 
     def secret(self) -> str | None:
-        """The text of the hook's secret; None: nobody signs. Raises UsageError when there is none."""
+        """The text of the hook's secret; None: the hook has no secret. Raises UsageError when it is missing."""
         return None if self.hook.secret is None else self._site.home.secret(self.hook.secret)
 
     def count(self, started: Started) -> None:
-        """A start that a request asked for."""
+        """Count a start that a request caused."""
         self._started += started.new
 
     def refused(self, problem: Problem) -> None:
-        """What the sender must mend is the dead letter of a hook: the answer says so at once."""
+        """Count a problem that the sender must fix, as the dead letter of a hook. The sender learns of it from the
+        answer."""
         self._refused += problem.status in (400, 403, 413, 415, 422)

@@ -1,4 +1,4 @@
-"""One HTTP server for all hooks of a process, in its event loop; it listens while there is a hook."""
+"""One HTTP server for all hooks of a process, in its event loop. It listens while there is a hook."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from .protocol import HookProtocol
 BACKLOG = 4096
 """Connections that wait to be accepted; the kernel may allow fewer."""
 REQUEST_SECONDS = 30.0
-"""For one complete request, from when its sender connects, or from the answer before."""
+"""Seconds for one complete request, from the connection or from the previous answer."""
 HEADER_BYTES = 16 << 10
-"""Of the longest head of a request."""
+"""Maximum bytes of a request's head."""
 REQUESTS = 500
-"""Requests under way at a time, if there are descriptors for so many; more are answered 503."""
+"""Requests in progress at a time, if there are enough descriptors; further ones are answered 503."""
 
 
 class HookServer:
-    """Hooks by workflow and trigger. Of each address there is one in a process."""
+    """Hooks by workflow and trigger. A process has one server for each address."""
 
     _servers: dict[str, HookServer] = {}  # noqa: RUF012
 
     def __init__(self, address: str) -> None:
-        """`address`: `host:port`; port 0: any free one."""
+        """`address`: `host:port`; port 0: any free port."""
         self._address = address
         self._hooks: dict[tuple[str, str], Served] = {}
         self._task: asyncio.Task[None] | None = None
@@ -46,19 +46,19 @@ class HookServer:
         return cls._servers.setdefault(address, cls(address))
 
     async def add(self, workflow: str, trigger: str, served: Served) -> None:
-        """Serve the hook from now on. Raises UsageError when the address cannot be had."""
+        """Serve the hook from now on. Raises UsageError when the address is not available."""
         if self._task is None:
             await self._listen()
         self._hooks[(workflow, trigger)] = served
 
     async def remove(self, workflow: str, trigger: str) -> None:
-        """Requests under way are answered; the server ends with its last hook."""
+        """Stop serving the hook. Requests in progress are answered; the server ends with its last hook."""
         self._hooks.pop((workflow, trigger), None)
         if not self._hooks and self._server is not None and self._task is not None:
             task, self._task = self._task, None
             if self._acceptor is not None:
                 self._acceptor.close()
-            self._servers.pop(self._address, None)  # whoever comes while it ends makes another
+            self._servers.pop(self._address, None)  # a hook added while it ends needs a new server
             self._server.should_exit = True
             await task
 
@@ -74,7 +74,7 @@ class HookServer:
             ws="none",
             lifespan="off",
             log_config=None,
-            access_log=False,  # paths and addresses of senders are nobody's business
+            access_log=False,  # paths and addresses of senders are private
             server_header=False,
             proxy_headers=False,
             h11_max_incomplete_event_size=HEADER_BYTES,
@@ -84,7 +84,7 @@ class HookServer:
         )
         self._server = server = _Quiet(config)
         self._task = spawn(server.serve([]))
-        while not server.started and not self._task.done():  # noqa: ASYNC110  # it tells nobody
+        while not server.started and not self._task.done():  # noqa: ASYNC110  # it has no event for this
             await asyncio.sleep(0.01)
         self._acceptor = Acceptor(bound, f"webhooks at {self._address}", strangers, server.protocol)
 
@@ -97,7 +97,7 @@ class _Quiet(uvicorn.Server):
         yield
 
     def protocol(self, caller: Caller) -> HookProtocol:
-        """Of a new connection, as `uvicorn.Server.startup` makes it."""
+        """The protocol of a new connection, as `uvicorn.Server.startup` makes it."""
         return HookProtocol(self.config, self.server_state, self.lifespan.state, caller=caller)
 
 
@@ -105,7 +105,7 @@ def _bind(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio sets TCP_NODELAY only then
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # for asyncio to set TCP_NODELAY
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((host, int(port)))

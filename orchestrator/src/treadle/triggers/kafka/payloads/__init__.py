@@ -1,8 +1,8 @@
-"""What `trigger.events` is worth: how the records of a batch reach the run that they start.
+"""The value of `trigger.events`: how the records of a batch reach the run that they start.
 
-General layout: `choice` (which way, and why; pure), `payloads` (the value), `topics` (how long a topic keeps them). The
-copies that runs hand on are in treadle.orchestrator.run_store.event_copies; tasks read a range, or the copy, in
-treadle.executors.runtime.event_source.
+`transfer_choice` chooses the way (pure), `event_payloads` makes the value, and `topic_retention` determines how long a
+topic keeps its records. treadle.orchestrator.run_store.event_copies manages copies that runs pass on. Tasks read a
+range, or the copy, in treadle.executors.runtime.event_source.
 """
 
 from .event_payloads import Payloads as Payloads

@@ -22,13 +22,13 @@ from ..batch import Batch
 from .transfer_choice import INLINE_BYTES, Topic, Way, choose
 
 AskTopic = Callable[[str], Topic | None]
-"""Topic name -> what is known of it. Asked for every batch that is not small."""
+"""Topic name -> its known retention. Called for every batch that is not small."""
 _REMEMBERED = 60.0
-"""Seconds that an answer holds."""
+"""Seconds for which an answer is cached."""
 
 
 class Payloads:
-    """Of the triggers of one connection. Can be used from any thread."""
+    """The payloads of one connection's triggers. Thread-safe."""
 
     def __init__(self, store: Store, key: bytes, ask: AskTopic, now: Callable[[], float] = time.time) -> None:
         """`key` is the deployment's."""
@@ -36,10 +36,11 @@ class Payloads:
         self._topics: dict[str, tuple[float, Topic | None]] = {}
 
     def value(self, batch: Batch, trigger: KafkaTrigger) -> Any:
-        """What an input of type `dataset` gets: a list of items, or a range of events. Writes the copy if there is one.
+        """The value for an input of type `dataset`: a list of items, or a range of events. It writes the copy if one is
+        needed.
 
         Items are the events' data, or with `envelope` the events as expressions see them. Raises StoreError, and
-        UsageError for a batch that cannot go the way its trigger says.
+        UsageError for a batch that cannot be passed in the way its trigger requires.
         """
         items = [as_item(one.event, trigger.envelope) for one in batch.matched]
         way = self._way(batch, trigger, items)
@@ -54,10 +55,10 @@ class Payloads:
         return choose(trigger.events, size, age, self._topic(batch.first.topic) if matters else None)
 
     def _copy(self, batch: Batch) -> str:
-        """Write the records into the run's folder; the name of the copy.
+        """Write the records into the run's folder; return the name of the copy.
 
-        It follows from the records: of two owners of a partition, who may cut different batches for one run, none
-        reads the other's.
+        The name is derived from the records. Two owners of a partition may cut different batches for one run; neither
+        then reads the other's copy.
         """
         packed = pack(one.record for one in batch.matched)
         name = copy_name(packed)
@@ -73,7 +74,7 @@ class Payloads:
 
 
 def range_of(batch: Batch, trigger: KafkaTrigger, copied: str = "") -> dict[str, Any]:
-    """Where the events are; `copied` is the name of their copy, if there is one."""
+    """The location of the events; `copied` is the name of their copy, if there is one."""
     first = batch.first
     start, runs = runs_of(one.record.offset for one in batch.matched)
     where = {"topic": first.topic, "topicId": first.topic_id, "partition": first.partition}
@@ -83,12 +84,12 @@ def range_of(batch: Batch, trigger: KafkaTrigger, copied: str = "") -> dict[str,
 
 
 def inline_size(items: list[Any]) -> int | None:
-    """Bytes of the items as JSON; None: inputs do not take them."""
+    """Bytes of the items as JSON; None: inputs do not accept them."""
     return len(msgspec.json.encode(items)) if is_plain(items) else None
 
 
 def is_plain(value: Any) -> bool:
-    """Whether inputs take it: no bytes, and no number of more than 64 bits."""
+    """Whether inputs accept the value: it has no bytes, and no number of more than 64 bits."""
     match value:
         case dict():
             return all(map(is_plain, value.values()))

@@ -1,4 +1,4 @@
-"""Asking a broker how long a topic keeps its records."""
+"""Queries a broker for the retention of a topic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from .transfer_choice import Topic
 
 
 def ask_topic(settings: Mapping[str, Any], topic: str) -> Topic | None:
-    """What the topic's settings say; None when the broker refuses or does not answer in ten seconds.
+    """The retention from the topic's settings; None when the broker rejects the request or does not answer in ten
+    seconds.
 
     `settings` are librdkafka's, of the connection.
     """
@@ -25,7 +26,7 @@ def ask_topic(settings: Mapping[str, Any], topic: str) -> Topic | None:
 
 
 def topic_of(settings: Mapping[str, str]) -> Topic | None:
-    """From the settings of a topic, by Kafka's names; None when they say nothing about retention."""
+    """The retention from a topic's settings, by Kafka's names; None if they do not contain it."""
     try:
         milliseconds, size = int(settings["retention.ms"]), int(settings["retention.bytes"])
         policy = settings["cleanup.policy"].split(",")

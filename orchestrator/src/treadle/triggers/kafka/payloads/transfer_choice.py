@@ -1,4 +1,4 @@
-"""Which way events take to the run that they start. Pure."""
+"""Chooses how events are passed to the run that they start. Pure."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from msgspec import Struct
 from treadle.primitives.errors import UsageError
 
 INLINE_BYTES = 64 * 2**10
-"""What runs get in their inputs unless the trigger says otherwise; it is read again with every look at the run."""
+"""Maximum bytes of events in a run's inputs, unless the trigger requires more. Inputs are read again with every view of
+the run."""
 NEEDED = 86_400.0
-"""Seconds for which records must still be there, so that a run that waits or is resumed can read them."""
+"""Seconds for which records must remain, so that a run that waits or is resumed can read them."""
 
 Way = Literal["inline", "range", "capture"]
 
 
 class Topic(Struct, frozen=True):
-    """How long a topic keeps what is written to it."""
+    """How long a topic keeps its records."""
 
     seconds: float | None
-    """None: for ever."""
+    """None: forever."""
     bytes: int | None = None
-    """The most a partition keeps; None: no matter how much."""
+    """Maximum bytes of a partition; None: no limit."""
     compacted: bool = False
-    """A record goes when a newer one of its key comes."""
+    """A record is deleted when a newer one with its key arrives."""
 
 
 def choose(asked: Literal["auto"] | Way, size: int | None, age: float, topic: Topic | None) -> Way:
-    """The way of a batch; a range only where the topic will have the records when the run reads them.
+    """The way of passing a batch; a range only if the topic still has the records when the run reads them.
 
-    `size` is the length of its items as JSON, None when inputs do not take them; `age` of its oldest record, in
-    seconds; `topic` None: the broker does not tell how long it keeps records. Raises UsageError for what cannot be
-    inline.
+    `size` is the length of its items as JSON, None when inputs do not accept them; `age` is that of its oldest record,
+    in seconds; `topic` None: its retention is unknown. Raises UsageError for events that cannot be inline.
     """
     if asked == "inline" and size is None:
         text = "events with bytes or with whole numbers of more than 64 bits cannot be inline"
