@@ -196,5 +196,5 @@ def test_broken_link_and_failing_code_are_found(tmp_path: Path) -> None:
     assert list(links(page)) == [("", "two-words"), ("other.md", "x")]
     assert anchors(page) == {"two-words"}
     (block,) = blocks(page, "pycon")
-    with pytest.raises(AssertionError, match="Got:\n    2"):
+    with pytest.raises(AssertionError, match=r"Got:\n\s+2\n"):
         run_session(Block(ROOT, block.line, block.language, block.text, True), {})
