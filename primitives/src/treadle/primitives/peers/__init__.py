@@ -1,6 +1,6 @@
-"""Blocks between hosts: each host serves those in its shared memory over TCP, and readers pull.
+"""Blocks between hosts: each host serves the blocks in its shared memory over TCP, and readers pull them.
 
-A host's server (`PeerServer`) says where it is in the store (`announce`, `resolve`); a reader (`PeerClient`) pulls
+A host's server (`PeerServer`) records its address in the store (`announce`, `resolve`). A reader (`PeerClient`) pulls
 ranges, or a whole block into its own host's shared memory. Both prove that they hold the run's key (`wire`). Members
 that cannot be dialled are reached through the gateway of the reader's host (`peers.gateway`).
 """

@@ -22,17 +22,18 @@ from .messages import GONE, Pull, Want
 
 
 class PeerClient:
-    """For one run. Thread-safe: connections are reused, each by one thread at a time.
+    """Client for one run. Thread-safe: connections are reused, each by one thread at a time.
 
-    A connection that had gone stale, or breaks after some answers, is replaced once for each step forward. A server
-    that does not answer is not dialled again for a moment (`failures`). Checksums are the caller's to compare.
+    A stale connection, or one that breaks after some answers, is replaced; a new connection that breaks without an
+    answer is an error. A server that does not answer is not dialled again for a while (`failures`). Checksums are the
+    caller's to compare.
 
-    Addresses are those of servers, or `tcp://host:port/member`: of a member that is out of reach for this process, by
-    way of the gateway there.
+    An address is that of a server, or `tcp://host:port/member` for a member that this process cannot dial, through the
+    gateway at that port.
     """
 
     def __init__(self, run: str, key: bytes, read: Counter[str] | None = None) -> None:
-        """`read`: counts the bytes that come, by what they come over (see `HostPeers`)."""
+        """`read` counts the received bytes by their way (see `HostPeers`)."""
         self.run = run
         self._read, self._counting = Counter[str]() if read is None else read, threading.Lock()
         self._pool = Pool(run, key)
@@ -43,10 +44,12 @@ class PeerClient:
         return self._pool.failures
 
     def fetch(self, address: str, wants: Sequence[tuple[str, int, int]], deadline: float) -> list[memoryview]:
-        """The bytes of ranges (name, offset, length) of blocks, read-only, in order; fewer where a block ends.
+        """Return the bytes of ranges (name, offset, length) of blocks, read-only, in order; fewer bytes where a block
+        ends.
 
-        A long range has a buffer of its own; short ones may share one. Raises MissingError (`block` says which) when
-        the host does not have a block, WireError when it is not reached by the deadline or breaks off, NotAuthentic.
+        A long range has a buffer of its own; short ones may share one. Raises MissingError (with the name in `block`)
+        when the host does not have a block, WireError when the host is not reached by the deadline or the connection
+        breaks, and NotAuthentic.
         """
         found: list[memoryview] = []
         missing = ""
@@ -62,9 +65,9 @@ class PeerClient:
     def pull(
         self, address: str, wants: Sequence[tuple[str, int, int]], deadline: float, *, direct: bool = False
     ) -> Iterator[memoryview | None]:
-        """The same one by one, None for a block that is not there; at most `WINDOW` bytes are ahead of the reader.
+        """Yield the same ranges one by one, None for a missing block; at most `WINDOW` bytes are ahead of the reader.
 
-        `direct`: of a gateway, over a path or not at all.
+        `direct`: use a gateway's path, and raise when it has none.
         """
         pending = [Want(check_name(name), offset, length) for name, offset, length in wants]
         done = 0
@@ -101,11 +104,11 @@ class PeerClient:
         direct: bool = False,
         wanted: int = 0,
     ) -> memoryview:
-        """A whole block, mapped from this host's folder, where the first process to want it has put it.
+        """Return a whole block, mapped from this host's folder, where the first process that needs it puts it.
 
-        The others wait for that one. When shared memory is full, each gets the bytes in memory of its own. `direct`: as
-        for `pull`. `wanted`: bytes of it that count as read from this host, should it be here already. Raises as
-        `fetch` does, CorruptError when the block is not `size` bytes long there, and StoreError.
+        Other processes wait for the first. When shared memory is full, each gets the bytes in private memory. `direct`:
+        as for `pull`. `wanted`: number of bytes to count as read from this host when the block is already here. Raises
+        the errors of `fetch`, CorruptError when the block has another size than `size`, and StoreError.
         """
         own = f"{run_folder(self.run)}/{check_name(name)}"
         with border(host.url, own):
@@ -126,7 +129,7 @@ class PeerClient:
         return view
 
     def close(self) -> None:
-        """Close connections nobody uses; those in use are closed by who uses them."""
+        """Close idle connections; a connection in use is closed by the thread that uses it."""
         self._pool.close()
 
     def _count(self, came: Mapping[str, int]) -> None:
@@ -136,7 +139,9 @@ class PeerClient:
                     self._read[over] += size
 
     def _pull_whole(self, address: str, request: Pull, path: Path, deadline: float) -> memoryview | None:
-        """None: it is at `path` now. With another connection when an old one fails."""
+        """Pull a block to `path` and return None, or return its bytes when shared memory is full. Replaces a stale
+        connection.
+        """
         while True:
             connection, fresh = self._pool.take(address, deadline)
             began = time.monotonic()

@@ -1,4 +1,4 @@
-"""Connections to servers of blocks, used again, and a short memory of servers that failed."""
+"""Reusable connections to block servers, and a short memory of servers that failed."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from ..wire import Connection, NotAuthentic, WireError, connect
 
 CONNECT_SECONDS = 5.0
 _IDLE = 4
-"""Connections kept for each address."""
+"""Idle connections kept for each address."""
 _SHORTEST, _LONGEST = 1.0, 30.0
 
 
 class Failure(NamedTuple):
-    """An address that failed, and is not dialled again for twice the time that this cost, at least a second."""
+    """An address that failed. It is not dialled again for twice the time that the failure took, at least 1 s and at
+    most 30 s.
+    """
 
     until: float
-    """Moment of `time.monotonic()`."""
+    """A time of `time.monotonic()`."""
     error: TreadleError
 
 
 class Pool:
-    """Thread-safe; a connection taken is the caller's until given back."""
+    """A pool of connections. Thread-safe; a connection taken belongs to the caller until it is given back."""
 
     def __init__(self, run: str, key: bytes) -> None:
         self._run, self._key = run, key
@@ -35,7 +37,7 @@ class Pool:
         self.failures: dict[str, Failure] = {}
 
     def take(self, address: str, deadline: float) -> tuple[Connection, bool]:
-        """A connection, and whether it is new. Raises UsageError, WireError, NotAuthentic."""
+        """Return a connection, and whether it is new. Raises UsageError, WireError, NotAuthentic."""
         while (connection := self._pop(address)) is not None:
             if not connection.stale:
                 return connection, False
@@ -50,7 +52,7 @@ class Pool:
             raise
 
     def give(self, address: str, connection: Connection) -> None:
-        """Back, with nothing under way."""
+        """Give a connection back, with no request under way."""
         with self._lock:
             self.failures.pop(address, None)
             if not self._closed and len(self._idle[address]) < _IDLE:
@@ -59,7 +61,7 @@ class Pool:
         connection.close()
 
     def failed(self, address: str, error: TreadleError, began: float) -> None:
-        """Remember it, unless it was a moment's matter of which the next dial will know more."""
+        """Remember the failure of an address, and close its idle connections."""
         now = time.monotonic()
         with self._lock:
             pause = min(max(2 * (now - began), _SHORTEST), _LONGEST)

@@ -1,4 +1,4 @@
-"""A connection over which both of its members pull: one thread hears, another one speaks."""
+"""A connection over which both members pull: one thread receives, another one sends."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from .messages import PIECE, REQUEST_LIMIT, Answer, Ask
 from .range_prefetch import allocate
 
 _CHUNK = 256 << 10
-"""Bytes after which `moved` is told."""
+"""Bytes after which `moved` is called."""
 _PATIENCE = 60.0
-"""Seconds in which the other side must take one message."""
+"""Seconds in which the other side must accept one message."""
 _BEHIND = 1000
-"""Asks that may wait for their answers."""
+"""Limit of requests that wait for their answers."""
 _FOREVER = 1e9
 Answered = tuple[Answer, list[bytes]]
 """An answer and its bytes."""
 
 
 class BothWays:
-    """A path between two members. What is said leaves in order; nothing here waits for who asks."""
+    """A path between two members. Messages leave in order, and no call blocks the caller."""
 
     def __init__(
         self,
@@ -35,38 +35,40 @@ class BothWays:
         moved: Callable[[], None],
         ended: Callable[[BothWays], None],
     ) -> None:
-        """Owns the connection. `answer` is called in the thread that speaks; the others in the one that hears.
+        """Owns the connection. The sending thread calls `answer`; the receiving thread calls the others.
 
-        `heard` gets what the other side answers, `moved` is told that something came; `ended` comes last, once.
+        `heard` receives the other side's answers. `moved` is called when bytes arrive. `ended` is called last, once.
         """
         self._connection, self._answer, self._heard = connection, answer, heard
         self._moved, self._ended = moved, ended
         self._unsaid: queue.SimpleQueue[tuple[Ask, bool] | None] = queue.SimpleQueue()
-        """Asks of ours, and (True) those to be answered."""
+        """Messages to send: own requests, and (True) requests of the other side to answer."""
         self._speaking = threading.Thread(target=self._speak, name="treadle-path-speaking", daemon=True)
         self._hearing = threading.Thread(target=self._hear, name="treadle-path-hearing", daemon=True)
 
     def start(self) -> None:
-        """Raises RuntimeError when there is no thread to be had: the connection is closed then, without `ended`."""
+        """Start the threads. Raises RuntimeError when no thread can be started; then the connection is closed without
+        `ended`.
+        """
         try:
-            self._speaking.start()  # first: whoever hears ends it
+            self._speaking.start()  # first, because the receiving thread joins it
             self._hearing.start()
         except RuntimeError:
             self.close()
-            self._connection.close()  # the one that may have been started has nothing to say
+            self._connection.close()  # the sending thread, if it was started, has nothing to send
             raise
 
     def ask(self, ask: Ask) -> None:
-        """Waits for nothing; what cannot be sent ends the path."""
+        """Queue a request without blocking; a failure to send it ends the path."""
         self._unsaid.put((ask, False))
 
     def close(self) -> None:
-        """End it. For any thread, at any time; may be called again."""
+        """End the path. For any thread, at any time; may be called again."""
         self._connection.abort()
         self._unsaid.put(None)
 
     def join(self) -> None:
-        """Wait until both threads have ended; not for them."""
+        """Wait until both threads have ended; not to be called by them."""
         self._speaking.join()
         self._hearing.join()
 
@@ -82,7 +84,7 @@ class BothWays:
                 if not isinstance(message, Ask):
                     self._heard(message, self._receive(length))
                 elif length or self._unsaid.qsize() > _BEHIND:
-                    return  # it is no ask, or nobody reads the answers
+                    return  # a malformed request, or answers that the other side does not read
                 else:
                     self._unsaid.put((message, True))
         except WireError:
@@ -109,4 +111,4 @@ class BothWays:
                     message, data = self._answer(message)
                 self._connection.send(message, data, deadline=time.monotonic() + _PATIENCE)
         except WireError:
-            self._connection.abort()  # whoever hears knows
+            self._connection.abort()  # the receiving thread notices

@@ -1,10 +1,11 @@
-"""A member's way to blocks of members that it cannot dial, and that cannot dial it, for all processes of its host.
+"""Access to blocks of members that cannot be dialled and cannot dial this member, for all processes of a host.
 
     reader ── Pull(member) ──> its host's server ── gateway ══ path ══ gateway ── folder of the other host
                                                        └── coordinator, store ──┘
 
-It asks over a path that both dialled (`traversal`) once there is one. Meanwhile the coordinator passes the ask on, and
-the answer comes back in the same way, or through the store where it is larger. `asking` decides and does no I/O.
+The gateway asks over a path that both sides dialled (`hole_punching`), once there is one. Until then the coordinator
+relays the request, and the answer returns the same way, or through the store when it is larger. `request_router`
+decides, without I/O.
 """
 
 from __future__ import annotations
@@ -39,29 +40,29 @@ if TYPE_CHECKING:
     from ..wire import Identity
 
 RELAYED = 32 << 10
-"""Bytes of an answer that the coordinator passes on; more go through the store."""
+"""Largest answer that the coordinator relays, in bytes; larger ones go through the store."""
 _NAMES = 32 << 10
-"""Bytes of names in one ask, which the coordinator may have to pass on."""
+"""Bytes of names in one request, which the coordinator may have to relay."""
 _WANTS = 256
-"""Of one ask."""
+"""Limit of ranges in one request."""
 _PATIENCE = 60.0
-"""Seconds in which a reader must take a part of what it asked for."""
+"""Seconds in which a reader must accept each part of an answer."""
 _ANSWERING = 4
-"""Relayed asks answered at a time."""
+"""Relayed requests that are answered at a time."""
 _WAITING = 256
-"""And those that wait for it; whoever asks for more is not answered, and asks again."""
+"""Relayed requests that may wait. Further ones are dropped, and their senders ask again."""
 _ask_or_answer: Callable[[bytes, str], Ask | Answer] = decoder(Ask | Answer)
 
 
 class Membership(NamedTuple):
-    """Of a coordinator's session."""
+    """A membership in a coordinator's session."""
 
     name: str
     session: str
     key: bytes
-    """Of the session."""
+    """The key of the session."""
     say: Callable[[FromMember], None]
-    """To the coordinator; must not wait. What is lost on the way is said again."""
+    """Sends a message to the coordinator without blocking. A lost message is repeated."""
     tls: Identity | None = None
     """Needed where the coordinator's connections are encrypted."""
 
@@ -70,11 +71,11 @@ class _Heard(NamedTuple):
     answer: Answer
     data: memoryview
     over: str
-    """What it came over: a `path`, or `relayed`."""
+    """The way of the answer: `path` or `relayed`."""
 
 
 class Gateway:
-    """Thread-safe. `heard` must get what the coordinator says, `forward` is for the host's server."""
+    """Thread-safe. Pass every message of the coordinator to `heard`; `forward` is for the host's server."""
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class Gateway:
         schedule: Schedule = SCHEDULE,
         patience: Patience | None = None,
     ) -> None:
-        """`host`: what other members are given of, to whoever is a member; `key_of`: the key of a run."""
+        """`host`: the folder whose blocks any member may read; `key_of` returns the key of a run."""
         self.name = membership.name
         self._host, self._key_of, self._say = host, key_of, membership.say
         self._reacher = Reacher(
@@ -101,7 +102,7 @@ class Gateway:
         self._asks = Asks(patience)
         self._numbers = itertools.count()
         self._asked: dict[int, tuple[str, Ask]] = {}
-        """Members, and what they are asked."""
+        """Members and the requests sent to them, by number."""
         self._answers: dict[int, _Heard | WireError] = {}
         self._paths: dict[str, BothWays] = {}
         self._open: set[BothWays] = set()
@@ -111,22 +112,22 @@ class Gateway:
         self._closed = False
 
     def know(self, run: str, store: Store) -> None:
-        """The run's store, for what cannot be sent."""
+        """Set the run's store, for answers that cannot be sent directly."""
         self._stores[run] = store
 
     def heard(self, message: ToMember, source: Endpoint) -> None:
-        """From the coordinator, over a connection with this local address. Waits for nothing."""
+        """Handle a message of the coordinator, received over a connection with this local address. Does not block."""
         match message:
             case Dial():
                 self._reacher.dial(message, source)
             case Refused(member, reason):
                 self._do(lambda: self._asks.refused(member, reason))
             case Relayed(member, body):
-                with contextlib.suppress(WireError, RuntimeError):  # RuntimeError: closed
+                with contextlib.suppress(WireError, RuntimeError):  # RuntimeError: the gateway is closed
                     self._relayed(member, _ask_or_answer(body, member))
 
     def close(self) -> None:
-        """Whoever waits gets an error; nothing is answered any more. May be called again."""
+        """Fail all waiting requests, and answer no more. May be called again."""
         self._reacher.close()
         with self._changed:
             self._closed = True
@@ -141,7 +142,7 @@ class Gateway:
     # -- for readers
 
     def forward(self, connection: Connection, request: Pull) -> None:
-        """Answer a reader of this host from the member it names. Raises WireError."""
+        """Answer a reader of this host with data from the member that the request names. Raises WireError."""
         batch, member, came = Batch(connection), request.member, Counter[str]()
         for wants in cut(request.wants):
             try:
@@ -163,9 +164,10 @@ class Gateway:
     def ask(
         self, member: str, run: str, wants: Sequence[Want], came: Counter[str], *, direct: bool = False
     ) -> tuple[tuple[int, ...], memoryview]:
-        """How many bytes there are of each want, and the first PIECE of them. Raises WireError in the end.
+        """Return the number of bytes of each range, and the first PIECE bytes of them. Raises WireError when it gives
+        up.
 
-        They are counted in `came`. `direct`: over a path or not at all.
+        `came` counts the bytes by their way. `direct`: use a path, and raise when there is none.
         """
         number = next(self._numbers)
         self._asked[number] = member, Ask(number, run, tuple(wants))
@@ -218,7 +220,7 @@ class Gateway:
             self._perform(decide())
 
     def _perform(self, instructions: list[request_router.Instruction]) -> None:
-        """With the lock; nothing here waits."""
+        """Carry out instructions, with the lock held; does not block."""
         for one in instructions:
             match one:
                 case request_router.Over(number):
@@ -233,9 +235,9 @@ class Gateway:
                     self._paths.pop(member).close()
                 case request_router.Fail(number, reason):
                     self._answers[number] = _unreached(self._asked[number][0], reason)
-                    self._changed.notify_all()  # for nothing less: who waits would wake who waits
+                    self._changed.notify_all()  # only here: otherwise waiting threads would keep waking each other
 
-    # -- what other members say
+    # -- messages of other members
 
     def _relayed(self, member: str, message: Ask | Answer) -> None:
         if not isinstance(message, Ask):
@@ -284,7 +286,7 @@ class Gateway:
                 return
             try:
                 path.start()
-            except RuntimeError:  # there are too many threads: what is asked for is relayed
+            except RuntimeError:  # too many threads: requests are relayed
                 return
             older = self._paths.pop(member, None)
             self._perform(self._asks.ended(member, time.monotonic()))
@@ -307,7 +309,9 @@ class Gateway:
 
 
 def cut(wants: Sequence[Want]) -> Iterator[tuple[Want, ...]]:
-    """The wants in order, in asks whose answers have PIECE bytes at most, unless one want alone has more."""
+    """Split ranges, in order, into requests whose answers have at most PIECE bytes, except for a single
+    larger range.
+    """
     gathered: list[Want] = []
     size = names = 0
     for want in wants:

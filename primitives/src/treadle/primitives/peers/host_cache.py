@@ -1,4 +1,4 @@
-"""A block of another host in this host's shared memory: pulled by one process, mapped by all."""
+"""Another host's block in this host's shared memory: one process pulls it, all map it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from ..wire import Connection, TimedOut
 from .range_prefetch import allocate
 
 _CHUNK = 1 << 20
-"""Bytes received, then written, while they are in the processor's cache."""
+"""Bytes received and then written at a time, while they are in the processor's cache."""
 _LOCK = ".tmp-{}.lock"
-"""Like a file in the making (see `whole_files.is_temporary`): no block has such a name."""
+"""A temporary name (see `atomic_files.is_temporary`), which no block has."""
 
 
 @contextlib.contextmanager
 def one_puller(path: Path, deadline: float) -> Iterator[None]:
-    """One process or thread of this host at a time; a process that dies lets the next one in.
+    """Let one process or thread of this host enter at a time; the death of a process lets the next one in.
 
-    Raises TimedOut when another one has not finished by the deadline.
+    Raises TimedOut when another process has not finished by the deadline.
     """
     make_folders(path.parent)
     lock = path.with_name(_LOCK.format(xxhash.xxh3_64_hexdigest(path.name.encode())))
@@ -40,9 +40,9 @@ def one_puller(path: Path, deadline: float) -> Iterator[None]:
 
 
 def save(connection: Connection, length: int, path: Path, deadline: float) -> memoryview | None:
-    """Receive a tail into a file that appears whole at `path`: None.
+    """Receive a tail into a file that appears whole at `path`, and return None.
 
-    When shared memory is full: the bytes, in memory of this process. Raises WireError and OSError.
+    When shared memory is full, return the bytes in private memory. Raises WireError and OSError.
     """
     descriptor = os.open(path.parent, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
@@ -55,8 +55,8 @@ def save(connection: Connection, length: int, path: Path, deadline: float) -> me
 
 
 def _appear(descriptor: int, path: Path) -> None:
-    """Give a file without a name its name: until then, a process that dies leaves nothing behind (see open(2))."""
-    with contextlib.suppress(FileExistsError):  # of somebody who put the block here by other means
+    """Link an unnamed file at `path`: until then, a process that dies leaves nothing behind (see open(2))."""
+    with contextlib.suppress(FileExistsError):  # another process put the block here by other means
         os.link(f"/proc/self/fd/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
 
 
@@ -81,9 +81,9 @@ def _receive(connection: Connection, length: int, descriptor: int, deadline: flo
 def _go_on(
     connection: Connection, length: int, descriptor: int, done: int, view: memoryview, deadline: float
 ) -> memoryview:
-    """`done` bytes are in the file and `view` follows them; everything goes to private memory from here."""
+    """Continue in private memory: `done` bytes are in the file, and `view` follows them."""
     private, start = allocate(length), 0
-    while start < done:  # the kernel gives less than 2 GiB at once
+    while start < done:  # the kernel reads less than 2 GiB at once
         start += os.preadv(descriptor, [private[start:done]], start)
     private[done : done + len(view)] = view
     connection.receive_into(private[done + len(view) :], deadline)
@@ -96,7 +96,7 @@ def _fits(descriptor: int, length: int) -> bool:
 
 
 def _locked(path: Path, deadline: float) -> int:
-    """A descriptor that holds the lock at `path`: whoever had it before removed the file."""
+    """Return a descriptor that holds the lock at `path`. Retries when the earlier holder removed the file."""
     pause = 0.001
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

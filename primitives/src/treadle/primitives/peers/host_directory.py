@@ -1,4 +1,4 @@
-"""Where the servers of a run's hosts are: sealed objects `runs/<run>/hosts/<host id>`, new after each restart."""
+"""Addresses of the servers of a run's hosts: sealed objects `runs/<run>/hosts/<host id>`, replaced at each restart."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from . import local_gateways
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """How the blocks of a host are reached."""
+    """How to reach the blocks of a host."""
 
     address: str
-    """Where it can be dialled; empty: nowhere."""
+    """The address of its server; empty: it cannot be dialled."""
     member: str = ""
-    """What its coordinator knows it by: members of the same one reach it through their gateways."""
+    """Its name at a coordinator: other members of this coordinator reach it through their gateways."""
     gateway: str = ""
-    """Where processes of this host find theirs."""
+    """The address of the gateway for processes of this host."""
 
 
 def announce(
     store: Store, run: str, key: bytes, host_id: str, address: str, member: str = "", gateway: str = ""
 ) -> None:
-    """This host's blocks of the run are served there from now on (see `Entry`). Raises StoreError."""
+    """Record where this host's blocks of the run are served from now on (see `Entry`). Raises StoreError."""
     entry = msgspec.msgpack.encode(Entry(address, member, gateway))
     SealedStore(store, key).put(_name(run, host_id), entry)
 
 
 def resolve(store: Store, run: str, key: bytes, host_id: str) -> Entry | None:
-    """What was announced last; None: there is nothing. Raises StoreError, and CorruptError for a forged one."""
+    """Return the latest entry; None when there is none. Raises StoreError, and CorruptError for a forged entry."""
     name = _name(run, host_id)
     try:
         data = SealedStore(store, key).get(name)
@@ -45,17 +45,17 @@ def resolve(store: Store, run: str, key: bytes, host_id: str) -> Entry | None:
 
 
 def through(gateway: str, member: str) -> str:
-    """The address of a member behind a gateway."""
+    """Return the address of a member behind a gateway."""
     return f"{gateway}/{member}"
 
 
 def behind(address: str) -> str:
-    """The member that such an address names; empty for that of a server."""
+    """Return the member that such an address names; empty for the address of a server."""
     return address.partition("://")[2].partition("/")[2]
 
 
 class Directory:
-    """Addresses of a run's hosts, asked from the store once and again after `forget`. Thread-safe."""
+    """Addresses of a run's hosts, read from the store once, and again after `forget`. Thread-safe."""
 
     def __init__(self, store: Store, run: str, key: bytes, here: str = "") -> None:
         """`here`: the id of this host, which may have a gateway."""
@@ -64,9 +64,9 @@ class Directory:
         self._known: dict[str, Entry] = {}
 
     def resolve(self, host_id: str) -> tuple[str, ...] | None:
-        """Addresses of a host's server, the best one first; none of them: it is there, and out of reach from here.
+        """Return addresses of a host's server, the best one first; empty when the host cannot be reached from here.
 
-        None: nothing was announced. Raises as `resolve` does.
+        None when the host has no entry. Raises the errors of `resolve`.
         """
         entry = self.entry(host_id)
         if entry is None:
@@ -74,7 +74,9 @@ class Directory:
         return _addresses(entry, self.entry(self._here) if entry.member and self._here else None)
 
     def forget(self, host_id: str, addresses: tuple[str, ...]) -> None:
-        """It did not answer there: ask the store next time, as a server that restarts may be elsewhere."""
+        """Drop addresses that did not answer, and ask the store next time: a restarted server may have
+        another address.
+        """
         with self._lock:
             entry = self._known.get(host_id)
             if entry is not None and _addresses(entry, self._known.get(self._here)) == addresses:
@@ -82,7 +84,7 @@ class Directory:
                 self._known.pop(self._here, None)
 
     def entry(self, host_id: str) -> Entry | None:
-        """What it announced. Raises as `resolve` does."""
+        """Return the host's entry. Raises the errors of `resolve`."""
         with self._lock:
             if host_id in self._known:
                 return self._known[host_id]
@@ -95,7 +97,8 @@ class Directory:
 
 def _addresses(entry: Entry, here: Entry | None) -> tuple[str, ...]:
     direct = (entry.address,) if entry.address else ()
-    if here is not None and here.member and here.member == entry.member:  # blocks that it took over from another one
+    # blocks that this host took over from another one
+    if here is not None and here.member and here.member == entry.member:
         return (here.gateway,)
     gateway = (here.gateway if here else "") or local_gateways.gateway_to(entry.member)
     return (*direct, through(gateway, entry.member)) if gateway and entry.member else direct

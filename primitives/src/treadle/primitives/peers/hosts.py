@@ -1,4 +1,4 @@
-"""Blocks of other hosts as the readers of a run see them: found through the store, pulled from the host's server."""
+"""Other hosts' blocks, for the readers of a run: located through the store, pulled from the host's server."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .host_directory import Directory
 from .range_prefetch import Unreached
 
 PATIENCE = 3.0
-"""Seconds to wait for a host that does not answer: its driver may be starting again, and its memory outlives it."""
+"""Seconds to wait for a host that does not answer: its driver may be restarting, and its memory outlives the driver."""
 DEAD = 30.0
-"""Seconds for which a host that was waited for in vain is not tried again."""
+"""Seconds for which a host that did not answer in that time is not tried again."""
 AHEAD = 4 << 20
-"""Bytes pulled together with what is wanted now, when it is known what will be wanted next."""
+"""Bytes pulled together with the wanted part, when the next parts are known."""
 _PAUSE = 0.1
 _PULL = 60.0
-"""Seconds for one pull from a host that does answer,"""
+"""Seconds for one pull from a host that answers,"""
 _SLOWEST = 2 << 20
-"""and bytes that it must send in each second beyond them: a large part may have to go through a store."""
+"""and bytes per second that it must send beyond them: a large part may have to go through a store."""
 _Want = tuple[str, int, int]
 
 
@@ -37,11 +37,15 @@ class HostPeers:
     def __init__(
         self, store: Store, run: str, key: bytes, host: HostFolder | None, read: Counter[str] | None = None
     ) -> None:
-        """`host`: this host's folder, where blocks that several of its processes want are kept.
+        """`host`: this host's folder, which keeps blocks that several of its processes want.
 
-        `read`: counts the bytes that come, by what they come over: a connection to the host that has them (`peer`), or
-        from a member that cannot be dialled a `path`, its coordinator (`relayed`), or the store (`stored`). What
-        another process of this host has brought is from the `host`.
+        `read` counts the bytes by their way:
+
+            peer      a connection to the host that has them
+            path      a path to a member that cannot be dialled
+            relayed   the coordinator of such a member
+            stored    the store, for such a member
+            host      this host's memory, where another process had put them
         """
         self._client, self._host = PeerClient(run, key, read), host
         self._directory = Directory(store, run, key, host.host_id if host is not None else "")
@@ -51,16 +55,15 @@ class HostPeers:
         self._lock = threading.Lock()
 
     def expect(self, host: str, slices: Iterable[Slice]) -> None:
-        """What will be wanted of a host next, in that order; takes the place of what was expected before."""
+        """Announce the next parts of a host, in order; replaces the earlier announcement."""
         with self._lock:
             self._expected[host] = deque((one.name, one.part.offset, one.part.length) for one in slices)
             self._ahead.clear()
 
     def fetch(self, host: str, name: str, offset: int, length: int, *, shared: bool, elsewhere: bool) -> Buffer:
-        """Raises MissingError when the host has the block no more, or is out of reach for PATIENCE seconds.
+        """Raises MissingError when the host no longer has the block, or cannot be reached for PATIENCE seconds.
 
-        `elsewhere`: there is another copy, which is the better one as long as there is no path to a member that cannot
-        be dialled.
+        `elsewhere`: the store has a copy, which is preferred while there is no path to a member that cannot be dialled.
         """
         want = (name, offset, length)
         with self._lock:
@@ -77,7 +80,8 @@ class HostPeers:
             except (WireError, NotAuthentic) as error:
                 if elsewhere and isinstance(error, Unreached):
                     raise _out_of_reach(host, name, error.message) from error
-                silent_since = began if isinstance(error, TimedOut) else time.monotonic()  # a break is no silence yet
+                # a broken connection is not silence yet
+                silent_since = began if isinstance(error, TimedOut) else time.monotonic()
                 deadline = deadline or silent_since + PATIENCE
                 if time.monotonic() + _PAUSE > deadline:
                     self._dead[host] = time.monotonic() + DEAD
@@ -85,7 +89,7 @@ class HostPeers:
                 time.sleep(_PAUSE)
 
     def gone(self, host: str, names: Sequence[str]) -> set[str]:
-        """Which of these blocks that host does not have; all of them when it is out of reach."""
+        """Return the blocks that the host does not have; all of them when it cannot be reached."""
         if self._dead.get(host, 0.0) >= time.monotonic():
             return set(names)
         addresses = self._directory.resolve(host) or ()
@@ -99,11 +103,11 @@ class HostPeers:
         return set(names)
 
     def close(self) -> None:
-        """Close connections that are not in use."""
+        """Close idle connections."""
         self._client.close()
 
     def _next(self, host: str, want: _Want) -> list[_Want]:
-        """What follows `want` among the expected, as much as may be pulled ahead."""
+        """Return the expected parts after `want`, up to `AHEAD` bytes."""
         with self._lock:
             expected = self._expected.get(host) or deque()
             if want not in expected:

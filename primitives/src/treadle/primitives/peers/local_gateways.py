@@ -1,4 +1,6 @@
-"""Gateways of this process, for readers that are on no member's host: a driver reaches its members so."""
+"""Gateways in this process, for readers that are not on a member's host, such as a driver that reads from
+its members.
+"""
 
 from __future__ import annotations
 
@@ -7,28 +9,28 @@ from typing import NamedTuple
 
 
 class Members(NamedTuple):
-    """Of one coordinator."""
+    """The members of one coordinator."""
 
     has: Callable[[str], bool]
-    """Whether it has the member of this name. For any thread."""
+    """Returns whether it has the member of this name. For any thread."""
     gateway: str
-    """Where they are asked."""
+    """The address of the gateway that reaches them."""
 
 
 _all: list[Members] = []
 
 
 def add(members: Members) -> None:
-    """Until they are removed."""
+    """Register members until they are removed."""
     _all.append(members)
 
 
 def remove(members: Members) -> None:
-    """What was not added is well too."""
+    """Remove members; does nothing for members that were not added."""
     if members in _all:
         _all.remove(members)
 
 
 def gateway_to(member: str) -> str:
-    """A gateway that reaches the member, or nothing. Members of different coordinators never have the same name."""
+    """Return a gateway that reaches the member, or "". Members of different coordinators never have the same name."""
     return next((members.gateway for members in list(_all) if member and members.has(member)), "")

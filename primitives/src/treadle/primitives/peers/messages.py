@@ -1,10 +1,10 @@
-"""What a reader of blocks and the server of a host say to each other. The run is that of the connection's handshake.
+"""Messages between a reader of blocks and the server of a host. The run is that of the connection's handshake.
 
-A request is answered by as many `Part` as it takes, in the order of its wants: short ranges share one, a long range has
-one of its own. A tail holds the bytes, one range after the other.
+A request is answered by one or more `Part`, in the order of its ranges: short ranges share a `Part`, a long range has
+its own. Its tail holds the bytes, one range after the other.
 
-A reader asks the gateway of its own host (`gateway`) for blocks of members that it cannot dial; gateways say `Ask` and
-`Answer` to each other, over a path or through the coordinator.
+A reader asks the gateway of its own host for blocks of members that it cannot dial. Gateways exchange `Ask` and
+`Answer`, over a path or through the coordinator.
 """
 
 from __future__ import annotations
@@ -12,67 +12,70 @@ from __future__ import annotations
 from msgspec import Struct
 
 GONE, REFUSED = -1, -2
-"""Lengths of ranges that are not there: the host does not have the block; it may not have this name, or cannot read."""
+"""Lengths that report a failure: the host does not have the block; the name is not allowed or the file is
+not readable.
+"""
 UNREACHED = -3
-"""The gateway could not get it from its member."""
+"""The gateway could not reach the member."""
 WANTS_LIMIT = 1024
-"""Wants of one request."""
+"""Limit of ranges in one request."""
 REQUEST_LIMIT = 1 << 20
-"""Bytes of one request."""
+"""Limit of bytes in one request."""
 BATCH = 128 << 10
 """Bytes up to which answers share a `Part`; longer ranges go from the file to the socket within the kernel."""
 PIECE = 4 << 20
-"""Bytes of an `Answer`, at most."""
+"""Limit of bytes in an `Answer`."""
 
 
 class Want(Struct, frozen=True, array_like=True):
     """A range of a block."""
 
     name: str
-    """Below the run: `<segment>/<partition>.<attempt>.<nonce>`."""
+    """The name below the run: `<segment>/<partition>.<attempt>.<nonce>`."""
     offset: int
     length: int
     """-1: to the end of the block."""
 
 
 class Pull(Struct, frozen=True, tag="pull"):
-    """Send me these, in this order."""
+    """Requests these ranges, in this order."""
 
     wants: tuple[Want, ...]
     member: str = ""
-    """Of a gateway: from this member."""
+    """Read from this member, through the gateway that receives the request."""
     direct: bool = False
-    """Over a path to it or not at all: there is another copy, and nothing is gained by a detour through the store."""
+    """Use only a path to the member: there is another copy, so a detour through the store would gain nothing."""
 
 
 class Part(Struct, frozen=True, tag="part"):
-    """Answers to the next wants: how many bytes of each are in the tail (fewer than wanted where the block ends)."""
+    """Answers the next ranges: the number of bytes of each in the tail, fewer than requested where the block ends."""
 
     lengths: tuple[int, ...]
 
 
 class Came(Struct, frozen=True, tag="came"):
-    """After all answers to a `Pull` from a member: bytes that came from it, by what they came over."""
+    """Sent after all answers to a `Pull` from a member: the number of its bytes by their way."""
 
     over: dict[str, int]
-    """`path`, `relayed`, `stored`."""
+    """Keys: `path`, `relayed`, `stored`."""
 
 
 class Ask(Struct, frozen=True, tag="ask"):
-    """One member wants these of another one, in this order."""
+    """A member requests these ranges from another member, in this order."""
 
     number: int
-    """Comes back with the answer; the asker uses none twice."""
+    """Returned with the answer; the requesting member uses each number once."""
     run: str
     wants: tuple[Want, ...]
 
 
 class Answer(Struct, frozen=True, tag="answer"):
-    """How many bytes of each want there are. The first PIECE bytes of them, all in all, are in the tail over a path;
-    an answer that is relayed has them with it, or says where they are."""
+    """The number of bytes of each range. Over a path, the tail holds the first PIECE bytes of all ranges together. A
+    relayed answer holds them in `data`, or names an object in `stored`.
+    """
 
     number: int
     lengths: tuple[int, ...]
     data: bytes = b""
     stored: str = ""
-    """What a sealed object in the run's store is called (`passing`), which the asker removes."""
+    """Token of a sealed object in the run's store (`store_relay`), which the requesting member removes."""

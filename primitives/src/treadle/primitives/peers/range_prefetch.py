@@ -1,4 +1,4 @@
-"""Ranges asked for ahead of the one being read, within bounds, and received straight into buffers of their size."""
+"""Ranges requested ahead of the reader, within bounds, and received straight into buffers of their size."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from ..wire import Connection, WireError
 from .messages import BATCH, GONE, UNREACHED, Came, Part, Pull, Want
 
 WINDOW = 32 << 20
-"""Bytes asked for and not read, at most, unless one range alone is longer."""
+"""Limit of bytes that are requested and not yet read, except for a single longer range."""
 _REQUESTS = 2
-"""On the way at once: while one is read, the next is being sent."""
+"""Requests under way: while one answer is read, the next is being sent."""
 _WANTS = 256
-"""Of one request: so short that sending it never waits for a server that waits for us."""
+"""Ranges of one request: few enough that sending it never blocks while the server waits for the reader."""
 _HUGE = 1 << 20
-"""Bytes from which NumPy's memory, of huge pages where there are some, is faster to fill for the first time."""
+"""Bytes above which NumPy's memory, which uses huge pages where available, is faster to fill for the first time."""
 
 
 Count = Callable[[Mapping[str, int]], None]
-"""Is told how many bytes have come, by what they came over."""
+"""Called with the number of received bytes by their way."""
 
 
 class Unreached(WireError):
-    """The gateway is well; the member behind it is out of reach."""
+    """The gateway answers, but cannot reach the member."""
 
 
 def requests(wants: Sequence[Want]) -> Iterator[tuple[Want, ...]]:
-    """The wants in order, cut so that no request is for more than its share of the window."""
+    """Split the ranges, in order, into requests within their share of the window."""
     gathered: list[Want] = []
     size = 0
     for want in wants:
@@ -44,10 +44,10 @@ def requests(wants: Sequence[Want]) -> Iterator[tuple[Want, ...]]:
 def pull(
     connection: Connection, wants: Sequence[Want], deadline: float, count: Count, member: str, *, direct: bool
 ) -> Iterator[memoryview | None]:
-    """The bytes of each want in order; None: that block is not there. Raises WireError. `member`, `direct`: see `Pull`.
+    """Yield the bytes of each range in order; None for a missing block. Raises WireError. `member`, `direct`: see
+    `Pull`.
 
-    What was asked for follows the reader: who does not pull on is sent no more than the window. Who stops in the
-    middle must close the connection.
+    Requests follow the reader: at most the window is sent ahead. A reader that stops early must close the connection.
     """
     waiting = requests(wants)
     under_way: deque[tuple[Want, ...]] = deque()
@@ -61,7 +61,7 @@ def pull(
 
 
 def allocate(length: int) -> memoryview:
-    """Memory to receive into; its contents are arbitrary."""
+    """Return memory to receive into; its contents are arbitrary."""
     if length < _HUGE:
         return memoryview(bytearray(length))
     import numpy as np
@@ -70,7 +70,9 @@ def allocate(length: int) -> memoryview:
 
 
 def expect(connection: Connection, wants: Sequence[Want], deadline: float) -> tuple[tuple[int, ...], int]:
-    """Lengths of the next answers, and of the tail that follows. Raises WireError for what does not answer `wants`."""
+    """Return the lengths of the next answers and of the tail that follows. Raises WireError for answers that do not
+    match.
+    """
     first = wants[0].length
     limit = first + BATCH * 2 if first >= 0 else 1 << 62
     part, length = connection.receive_head(Part, deadline, tail_limit=limit)
@@ -89,7 +91,7 @@ def expect(connection: Connection, wants: Sequence[Want], deadline: float) -> tu
 
 
 def came(connection: Connection, length: int, deadline: float, member: str) -> Mapping[str, int]:
-    """All answers to a request are here, of `length` bytes: what they came over. Raises WireError."""
+    """After all answers of a request, `length` bytes: return their number by their way. Raises WireError."""
     if not member:
         return {"peer": length}
     said: Came = connection.receive_head(Came, deadline)[0]

@@ -1,19 +1,19 @@
-"""Over what a member asks others for blocks, none of whom it can dial. Pure: events in, instructions out.
+"""Chooses the way of a member's requests for blocks to members that it cannot dial. Pure: events in, instructions out.
 
-    an ask is   event                                 next      what follows
-    -           asked, a path to the member stands    on path   Over
-    -           asked, and there is none              relayed   Relay: meanwhile; Reach: a path would be better
-    -           the same, of what is elsewhere too    over      Fail; Reach
-    on path     the path ended                        relayed   as above
-    on path     nothing came for `silence`            relayed   HangUp, and as above for all that is on this path
-    relayed     a path opened                         relayed   nothing: its answer is on its way
-    relayed     not answered for `again`              either    as if it were new: one of the two messages may be lost
-    relayed     the coordinator cannot relay          over      Fail
-    any         answered                              over      -
-    any         its deadline                          over      Fail
+    a request is  event                                  next     instructions
+    -             ask, with a path to the member         on path  Over
+    -             ask, without a path                    relayed  Relay; Reach, because a path would be better
+    -             ask with `direct`, without a path      over     Fail; Reach
+    on path       the path ended                         relayed  as for a new request
+    on path       nothing arrived for `silence`          relayed  HangUp, then the same for all requests on this path
+    relayed       a path opened                          relayed  none: the answer is on its way
+    relayed       no answer for `again`                  either   as for a new request: a message may be lost
+    relayed       the coordinator cannot relay           over     Fail
+    any           answered                               over     -
+    any           its deadline                           over     Fail
 
-A path that stands is used by both of its members, whoever wanted it and whoever dialled. A silent one is given up even
-if it is only slow: what is relayed comes as well.
+Both members use an open path, no matter which side wanted or dialled it. A silent path is given up even if it is only
+slow: relayed messages arrive as well.
 """
 
 from __future__ import annotations
@@ -24,42 +24,42 @@ from msgspec import Struct
 
 
 class Patience(Struct, frozen=True):
-    """Seconds."""
+    """Time limits, in seconds."""
 
     silence: float = 5.0
-    """A path that carries nothing for so long, with something asked for, leads nowhere."""
+    """A path that carries nothing for this time, with a request under way, counts as broken."""
     again: float = 5.0
-    """After which what was relayed is relayed again."""
+    """A relayed request is repeated after this time."""
     total: float = 30.0
-    """For an answer, whatever it comes over."""
+    """Limit for an answer on any way."""
 
 
 class Over(NamedTuple):
-    """Ask over the path to its member."""
+    """Send the request over the path to its member."""
 
     number: int
 
 
 class Relay(NamedTuple):
-    """Have the coordinator pass the ask on."""
+    """Have the coordinator relay the request."""
 
     number: int
 
 
 class Reach(NamedTuple):
-    """Look for a path to this member, unless that is being done, or failed lately."""
+    """Search for a path to this member, unless a search is under way or failed lately."""
 
     member: str
 
 
 class HangUp(NamedTuple):
-    """End the path to this member; it is forgotten here."""
+    """End the path to this member; the router has forgotten it."""
 
     member: str
 
 
 class Fail(NamedTuple):
-    """Whoever asked goes on without."""
+    """The request has failed."""
 
     number: int
     reason: str
@@ -72,23 +72,23 @@ class _Ask(Struct):
     member: str
     deadline: float
     since: float
-    """When it was sent last."""
+    """When it was last sent."""
     direct: bool
-    """Over a path or not at all."""
+    """Fail without a path, instead of a relay."""
     on_path: bool = False
 
 
 class Asks:
-    """All of one member. Times are seconds of any clock that only grows; asks are numbers, never used twice."""
+    """All requests of one member. Times are seconds of any monotonic clock; request numbers are never reused."""
 
     def __init__(self, patience: Patience | None = None) -> None:
         self._patience = patience or Patience()
         self._asks: dict[int, _Ask] = {}
         self._paths: dict[str, float] = {}
-        """Member -> when something came over the path to it."""
+        """Maps a member to the time of the last arrival over its path."""
 
     def __len__(self) -> int:
-        """Asks that are not over."""
+        """Number of open requests."""
         return len(self._asks)
 
     def wakes_at(self) -> float:
@@ -98,25 +98,25 @@ class Asks:
     # -- events
 
     def ask(self, number: int, member: str, now: float, *, direct: bool = False) -> list[Instruction]:
-        """`direct`: whoever asks can do without, and would rather do that at once."""
+        """Start a request. `direct`: fail at once without a path, because the caller has an alternative."""
         self._asks[number] = ask = _Ask(member, now + self._patience.total, now, direct)
         return self._send(number, ask, now)
 
     def answered(self, number: int) -> bool:
-        """Whether anybody waits for it: what was asked for twice may be answered twice."""
+        """Return whether the request was still open: a repeated request may be answered twice."""
         return self._asks.pop(number, None) is not None
 
     def opened(self, member: str, now: float) -> None:
-        """There is a path."""
+        """A path opened."""
         self._paths[member] = now
 
     def moved(self, member: str, now: float) -> None:
-        """Something came over it."""
+        """Bytes arrived over the path."""
         if member in self._paths:
             self._paths[member] = now
 
     def ended(self, member: str, now: float) -> list[Instruction]:
-        """There is none any more."""
+        """The path ended."""
         self._paths.pop(member, None)
         out: list[Instruction] = []
         for number, ask in self._of(member):
@@ -125,11 +125,11 @@ class Asks:
         return out
 
     def refused(self, member: str, reason: str) -> list[Instruction]:
-        """The coordinator cannot pass anything on to this member."""
+        """The coordinator cannot relay to this member."""
         return [self._fail(number, reason) for number, ask in self._of(member) if not ask.on_path]
 
     def closed(self) -> list[Instruction]:
-        """Nobody waits any longer."""
+        """Fail all open requests."""
         return [self._fail(number, "it was closed") for number in list(self._asks)]
 
     def tick(self, now: float) -> list[Instruction]:

@@ -1,4 +1,4 @@
-"""The answers to one request: files of the run in the host's folder, read in batches or sent by the kernel."""
+"""Answers to one request: files of the run in the host's folder, read in batches or sent by the kernel."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ..wire import Connection, WireError
 from .messages import BATCH, GONE, PIECE, REFUSED, WANTS_LIMIT, Answer, Ask, Part, Pull, Want
 
 _PATIENCE = 60.0
-"""Seconds a reader may take nothing at all, whatever it asked for."""
+"""Seconds that a reader may accept no bytes, for a request of any size."""
 _SLOWEST = 64 << 10
-"""Bytes per second a reader must take beyond that."""
+"""Bytes per second that a reader must accept beyond that."""
 
 
 def answer(connection: Connection, request: Pull, host: HostFolder) -> None:
-    """Send what was asked for. Raises WireError; the request of a reader that takes nothing ends with TimedOut."""
+    """Send the requested ranges. Raises WireError; TimedOut for a reader that accepts nothing."""
     if len(request.wants) > WANTS_LIMIT:
         connection.close()
         raise WireError(f"{connection.name} wants {len(request.wants)} ranges at once", f"{WANTS_LIMIT} are allowed.")
@@ -39,7 +39,7 @@ def answer(connection: Connection, request: Pull, host: HostFolder) -> None:
 
 
 def answer_ask(ask: Ask, host: HostFolder) -> tuple[Answer, list[bytes]]:
-    """What a gateway is told, and the bytes that go with it."""
+    """Return the answer to a gateway, and its bytes."""
     lengths, data, left = [], [], PIECE
     try:
         with contextlib.closing(_Files(host, ask.run)) as files:
@@ -53,7 +53,7 @@ def answer_ask(ask: Ask, host: HostFolder) -> tuple[Answer, list[bytes]]:
 
 
 class _Files:
-    """The files of one run; the one read last stays open, as ranges of one block follow each other."""
+    """The files of one run. The last one stays open, because ranges of one block follow each other."""
 
     def __init__(self, host: HostFolder, run: str) -> None:
         self._folder = f"{host.root}/{check_name(run_folder(run))}"
@@ -62,7 +62,7 @@ class _Files:
         self.descriptor = -1
 
     def length(self, want: Want) -> int:
-        """How many bytes of the want there are, GONE or REFUSED; its file is the one that is open then."""
+        """Return the available bytes of the range, GONE or REFUSED, and leave its file open."""
         if want.offset < 0 or want.length < -1:
             return REFUSED
         if want.name != self._name or self.descriptor < 0:
@@ -95,7 +95,7 @@ class _Files:
 
 
 class Batch:
-    """Short answers that leave together."""
+    """Short answers that are sent together."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

@@ -1,4 +1,6 @@
-"""A host's blocks for readers on other hosts: one thread for each connection, so that none waits for a slow one."""
+"""Serves a host's blocks to readers on other hosts: one thread for each connection, so that a slow reader delays no
+other.
+"""
 
 from __future__ import annotations
 
@@ -26,18 +28,18 @@ if TYPE_CHECKING:
 _GREETING = 10.0
 """Seconds for the handshake."""
 _IDLE = 120.0
-"""Seconds after which a connection without requests is closed; its reader connects again when it needs to."""
+"""Seconds after which a connection without requests is closed; its reader reconnects when needed."""
 _PAUSE = 0.05
 _log = limited_logger("treadle.listeners")
 _ANYWHERE = ("0.0.0.0", "::")
 
 
 class PeerServer:
-    """Serves the blocks of a host folder, `<run>/<name>`, to whoever holds the key of their run.
+    """Serves the blocks of a host folder, `<run>/<name>`, to every reader that holds the key of their run.
 
-    At most `connections` at once, each with less than 2 MiB of memory here. One more displaces the one that was served
-    longest ago and asks for nothing, and waits while all are being served. Callers that have not proved that they know
-    a key are half of them at most: they make room for each other first.
+    Serves at most `connections` at once, each with less than 2 MiB of memory. A further caller displaces the connection
+    that has been idle longest, or waits while all are busy. Unauthenticated callers are at most half of the
+    connections: they displace each other first.
     """
 
     def __init__(
@@ -52,10 +54,11 @@ class PeerServer:
     ) -> None:
         """Listen at once. `tls`: for `tls://`; None: an identity kept in the host folder.
 
-        `forward` answers who asks for blocks of another member (`Gateway.forward`); None: such a caller is hung up on.
+        `forward` answers requests for blocks of another member (`Gateway.forward`); None: such requests end the
+        connection.
 
-        Raises UsageError for an address that cannot be (`tcp://` off loopback is refused) or that nobody could dial,
-        WireError when it is taken, StoreError when there is no room for an identity.
+        Raises UsageError for an invalid address (`tcp://` off loopback is refused) or one that cannot be dialled,
+        WireError when the address is in use, and StoreError when there is no space for an identity.
         """
         target = parse(address)
         if target.host in _ANYWHERE:
@@ -71,16 +74,16 @@ class PeerServer:
         self._limit = min(connections, allowance(connections, parts=4))
         self._strangers: Strangers[Connection] = Strangers(max(1, self._limit // 2), _GREETING)
         self._idle: OrderedDict[Connection, None] = OrderedDict()
-        """Longest idle first."""
+        """The longest idle connection first."""
         self._displaced: set[Connection] = set()
-        """Told to end."""
+        """Connections that are being closed to make room."""
         self._closing = False
         self._accepting = threading.Thread(target=self._accept, name="treadle-peers", daemon=True)
         self._accepting.start()
 
     @property
     def connections(self) -> int:
-        """How many are open."""
+        """Number of open connections."""
         return len(self._threads)
 
     def close(self) -> None:
@@ -116,7 +119,7 @@ class PeerServer:
             try:
                 sock, _ = self._listener.accept()
             except BlockingIOError:
-                continue  # the caller has gone
+                continue  # the caller has disconnected
             except OSError as error:  # out of descriptors, or closing
                 self._without_descriptors(error)
                 continue
@@ -131,14 +134,14 @@ class PeerServer:
                 return
             try:
                 thread.start()
-            except RuntimeError:  # there are too many threads: the reader dials again
+            except RuntimeError:  # too many threads: the reader dials again
                 connection.close()
             else:
                 self._threads[connection] = thread
                 self._strangers.add(connection, time.monotonic())
 
     def _make_room(self) -> bool:
-        """For one more, as soon as there is some; False when closing."""
+        """Wait until one more connection is allowed; False when closing."""
         with self._room:
             while not self._closing:
                 if len(self._strangers) >= self._strangers.most:
@@ -150,8 +153,9 @@ class PeerServer:
             return False
 
     def _displace(self, *, idle: bool = False) -> float:
-        """End a stranger that has had its grace, or, if that may be, a reader that is idle; seconds to wait before the
-        next."""
+        """End a stranger past its grace time, or an idle reader with `idle`. Returns seconds to wait before the next
+        call.
+        """
         now = time.monotonic()
         found = self._strangers.past_grace(now)
         if found is not None:
@@ -191,7 +195,8 @@ class PeerServer:
                     with self._room:
                         self._idle.pop(connection, None)
         except (TreadleError, OSError):
-            pass  # a reader that left or is none, a file that cannot be read: the reader finds the connection closed
+            # a reader that left or never authenticated, or an unreadable file: the reader finds the connection closed
+            pass
         finally:
             connection.close()
             with self._room:
@@ -214,11 +219,11 @@ class PeerServer:
             raise WireError(f"{connection.name} asks for blocks of another member", "This host has no gateway.")
 
     def _now_idle(self, connection: Connection) -> None:
-        """Not before it was served once: who has just connected is about to ask."""
+        """Mark as idle, only after its first answer: a reader that has just connected is about to send a request."""
         with self._room:
             self._idle[connection] = None
             if len(self._threads) >= self._limit:
-                self._room.notify_all()  # this one may be displaced now
+                self._room.notify_all()  # this connection may be displaced now
 
 
 def _next_request(connection: Connection) -> Pull:

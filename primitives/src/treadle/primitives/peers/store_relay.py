@@ -1,4 +1,4 @@
-"""What a member is asked for and cannot send: left in the run's store, where whoever asked takes it."""
+"""Answers that a member cannot send directly: left in the run's store, where the requesting member takes them."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ from ..stores.store import Store
 
 
 def leave(store: Store, run: str, key: bytes, data: Sequence[bytes]) -> str:
-    """Put the bytes into an object, sealed with the run's key; what to call it. Raises StoreError."""
+    """Put the bytes into an object sealed with the run's key, and return its token. Raises StoreError."""
     token = secrets.token_hex(16)
     SealedStore(store, key).put(_name(run, token), b"".join(data))
     return token
 
 
 def take(store: Store, run: str, key: bytes, token: str) -> memoryview:
-    """The bytes; the object is removed. Raises StoreError, MissingError, CorruptError, and UsageError for no token."""
+    """Return the bytes and remove the object. Raises StoreError, MissingError, CorruptError, and UsageError for an
+    invalid token.
+    """
     name = _name(run, token)
     data = SealedStore(store, key).get(name)
-    with contextlib.suppress(StoreError):  # it goes with the run then
+    with contextlib.suppress(StoreError):  # the object is then removed with the run
         store.delete([name])
     return data
 
 
 def _name(run: str, token: str) -> str:
-    """It goes with the blocks of the run at last. Nobody can name anything else."""
+    """Removed with the blocks of the run at the latest. A token cannot name any other object."""
     return check_name(f"runs/{run_folder(run)}/blocks/_passed/{token}")
