@@ -1,8 +1,8 @@
-"""Messages between two processes of a run: framed, authenticated before anything is decoded, encrypted off loopback.
+"""Messages between two processes of a run: framed, authenticated before any decoding, encrypted off loopback.
 
-`Connection` (`connect`, `listen` and `accept`; `dialled` for a socket connected elsewhere) is for threads. A shell with
-a loop of its own brings its sockets, and uses `Handshake`, `encode` and `Decoder`. Every wait has a deadline, a moment
-of `time.monotonic()`. ssl is imported only by what needs it.
+`Connection` is for threads (`connect`, `listen` and `accept`; `dialled` for a socket connected elsewhere). A shell with
+its own event loop brings its sockets, and uses `Handshake`, `encode` and `Decoder`. Every wait has a deadline, a time
+of `time.monotonic()`. Only TLS connections import ssl.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A listening socket in an event loop, whose strangers are bounded in number and time.
+"""A listening socket in an event loop that bounds the number and time of unauthenticated connections (strangers).
 
-`asyncio`'s own server accepts everything that comes, logs a traceback for each connection that finds no descriptor, and
-does not show a connection before its TLS handshake is done.
+`asyncio`'s own server accepts every connection, logs a traceback for each one that finds no descriptor, and does not
+show a connection before its TLS handshake is done.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from .unauthenticated import Strangers
 
 _log = limited_logger("treadle.listeners")
 _BATCH = 16
-"""Connections accepted at once; then those that are open have their turn."""
+"""Connections accepted at once; then open connections have their turn."""
 _PAUSE = 0.1
-"""Seconds without accepting when there is no descriptor left."""
+"""Seconds without accepting when no descriptor is left."""
 
 
 class Caller:
-    """A connection that was accepted, until its protocol says otherwise a stranger."""
+    """An accepted connection; a stranger until its protocol calls `proved`."""
 
     def __init__(self, acceptor: Acceptor) -> None:
         self._acceptor = acceptor
@@ -34,36 +34,38 @@ class Caller:
         self._transport: asyncio.Transport | None = None
 
     def connecting(self, task: asyncio.Task[Any]) -> None:
-        """For the acceptor."""
+        """Called by the acceptor."""
         self._task = task
 
     def made(self, transport: asyncio.Transport) -> None:
-        """For `connection_made`."""
+        """Call in `connection_made`."""
         self._transport = transport
 
     def proved(self) -> None:
-        """It may stay from now on."""
+        """The connection may stay from now on."""
         self._acceptor.strangers.remove(self)
 
     def unproved(self) -> None:
-        """It has to prove itself, or to say something, in the listener's time."""
+        """Make it a stranger again: it must authenticate, or send a message, within the listener's time limit."""
         self._acceptor.add(self)
 
     def gone(self) -> None:
-        """For `connection_lost`."""
+        """Call in `connection_lost`."""
         self._acceptor.strangers.remove(self)
         self._transport = self._task = None
 
     def end(self) -> None:
-        """End it now."""
+        """Close the connection now."""
         if self._transport is not None:
             self._transport.abort()
         elif self._task is not None:
-            self._task.cancel()  # still at TLS
+            self._task.cancel()  # still in the TLS handshake
 
 
 class Acceptor:
-    """Accepts connections until it is closed. `protocol` makes the protocol of each, which calls `Caller`'s methods."""
+    """Accepts connections until it is closed. `protocol` makes each connection's protocol, which calls `Caller`'s
+    methods.
+    """
 
     def __init__(
         self,
@@ -85,7 +87,7 @@ class Acceptor:
         self._loop.add_reader(listener.fileno(), self._accept)
 
     def close(self) -> None:
-        """Accept no more. Connections stay, but those that are still at TLS."""
+        """Stop accepting. Open connections stay, except those in the TLS handshake."""
         self._loop.remove_reader(self._listener.fileno())
         for timer in (self._timer, self._resting):
             if timer is not None:
@@ -108,14 +110,14 @@ class Acceptor:
             try:
                 sock, _where = self._listener.accept()
             except (BlockingIOError, ConnectionError):
-                return  # the caller has gone
+                return  # the caller has disconnected
             except OSError as error:
                 self._without_descriptors(error)
                 return
             self._begin(sock)
 
     def _make_room(self) -> float:
-        """Seconds to wait for it."""
+        """Make room for one stranger; returns seconds to wait if that is not possible yet."""
         if len(self.strangers) < self.strangers.most:
             return 0.0
         now = time.monotonic()
@@ -144,7 +146,7 @@ class Acceptor:
         self.add(caller)
 
     def _connected(self, task: asyncio.Task[Any], caller: Caller, sock: socket.socket) -> None:
-        """Or not: then nothing else closes the socket."""
+        """The TLS handshake is over. If it failed, close the socket, which nothing else does."""
         self._callers.discard(task)
         error = _error_of(task)
         if error is None:
@@ -153,11 +155,11 @@ class Acceptor:
         sock.close()
         if not isinstance(error, OSError | asyncio.CancelledError):
             self._loop.call_exception_handler({"message": f"a caller of {self._name}", "exception": error})
-        # Its frames hold the connection, with 256 KiB of buffer for TLS, until the garbage collector looks at them.
+        # The frames hold the connection, with 256 KiB of TLS buffer, until the garbage collector runs.
         traceback.clear_frames(error.__traceback__)
 
     def _watch(self) -> None:
-        """Once the first one's time is over."""
+        """End strangers whose time is over, and schedule the next check."""
         self._timer = None
         for one in self.strangers.expire(time.monotonic()):
             self._end(one, "their time was over")
@@ -170,7 +172,7 @@ class Acceptor:
 
 
 def _error_of(task: asyncio.Task[Any]) -> BaseException | None:
-    """Why a task that is over has no result, a cancellation included."""
+    """Return the error of a finished task, including a cancellation; None for a result."""
     try:
         return task.exception()
     except asyncio.CancelledError as cancelled:

@@ -1,7 +1,7 @@
-"""Connections for threads: a message is sent with one system call and normally received with one.
+"""Connections for threads: a message is sent with one system call, and usually received with one.
 
-Sockets are non-blocking and waited for with `poll`, so that every call keeps its deadline, however slowly the other
-side drips. Deadlines are moments of `time.monotonic()`.
+Sockets are non-blocking and waited for with `poll`, so that every call keeps its deadline even when the other side
+sends slowly. Deadlines are times of `time.monotonic()`.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ _BUFFER = 64 << 10
 class Connection:
     """Framed messages over a connected socket. One thread may send while another receives.
 
-    After a WireError other than a TimedOut of `receive_head` the stream's place is lost: the connection is closed.
+    A WireError closes the connection, because the position in the stream is lost; TimedOut of `receive_head` is the
+    exception.
     """
 
     def __init__(self, sock: socket.socket, transport: Transport, *, name: str = "") -> None:
         sock.setblocking(False)
         self.sock = sock
         self.name = name or _peer_name(sock)
-        """Of the other side, for messages of errors."""
+        """The other side's name, for error messages."""
         self.run = ""
-        """Of the handshake."""
+        """The run of the handshake."""
         self._transport = transport
         self._buffer = memoryview(bytearray(_BUFFER))
         self._start = self._end = 0
@@ -57,34 +58,36 @@ class Connection:
 
     @property
     def transport(self) -> Transport:
-        """For a shell that waits in its own way; it takes what is here already, too (`unread`)."""
+        """The transport, for a shell that waits in its own way; such a shell also takes buffered bytes (`unread`)."""
         return self._transport
 
     def unread(self) -> bytes:
-        """What came after the last message that was received; it is forgotten here."""
+        """Remove and return the bytes after the last received message."""
         rest = bytes(self._buffer[self._start : self._end])
         self._start = self._end
         return rest
 
     @property
     def stale(self) -> bool:
-        """Whether something came that nobody asked for: with request and answer, the end or an error."""
+        """Return whether unexpected input is waiting: between request and answer that is the end of the stream or an
+        error.
+        """
         return self._closed or self._start < self._end or bool(self._readable.poll(0))
 
     # -- sending ----------
 
     def send(self, message: msgspec.Struct, tail: Buffer | Sequence[Buffer] = b"", *, deadline: float) -> None:
-        """Send a message; on return the kernel has it, the other side need not. Raises WireError."""
+        """Send a message. On return the kernel has it, not necessarily the other side. Raises WireError."""
         self.send_frame(encode_head(message), tail, deadline=deadline)
 
     def send_frame(self, head: bytes, tail: Buffer | Sequence[Buffer] = b"", *, deadline: float) -> None:
-        """The same with a head that is encoded already."""
+        """Send a message with an encoded head."""
         self._send_all(framing.encode(head, tail), deadline)
 
     def send_file(self, message: msgspec.Struct, descriptor: int, offset: int, count: int, *, deadline: float) -> None:
         """Send a message whose tail is a range of a file, without a copy into this process. Raises WireError.
 
-        A file that is shorter than that breaks the connection: the tail was announced.
+        A shorter file breaks the connection, because the length was announced.
         """
         head = encode_head(message)
         self._send_all([framing.LENGTHS.pack(len(head), count) + head], deadline)
@@ -97,9 +100,9 @@ class Connection:
             offset += sent
 
     def send_pieces(self, message: msgspec.Struct, pieces: Iterable[Buffer], count: int, *, deadline: float) -> None:
-        """Send a message whose tail, `count` bytes, comes in pieces as they are had. Raises WireError.
+        """Send a message whose tail of `count` bytes comes in pieces as they become available. Raises WireError.
 
-        The connection is of no more use when getting them raises, or there are fewer.
+        The connection is unusable when `pieces` raises or yields fewer bytes.
         """
         head = encode_head(message)
         self._send_all([framing.LENGTHS.pack(len(head), count) + head], deadline)
@@ -131,7 +134,7 @@ class Connection:
         head_limit: int = framing.HEAD_LIMIT,
         tail_limit: int = 0,
     ) -> tuple[Any, int]:
-        """The next message and the length of its tail, which `receive_into` must fetch before anything else.
+        """Return the next message and the length of its tail, which `receive_into` must fetch before the next call.
 
         `kind`: a Struct type, or a union of tagged ones. Raises WireError; Closed at the end. After TimedOut it may be
         called again.
@@ -159,7 +162,7 @@ class Connection:
             count += received
 
     def _receive_head(self, deadline: float, head_limit: int, tail_limit: int) -> tuple[memoryview, int]:
-        """A view that is valid until the next call."""
+        """Return a view that is valid until the next call."""
         if self._tail_left:
             raise ValueError("the tail of the message before was not fetched")
         self._fill(framing.LENGTHS.size, deadline)
@@ -173,7 +176,7 @@ class Connection:
         return self._buffer[begin : begin + head], tail
 
     def _fill(self, size: int, deadline: float) -> None:
-        """At least `size` bytes of the next frame are in the buffer, which grows as they come."""
+        """Wait until `size` bytes of the next frame are in the buffer, which grows with the received bytes."""
         if self._start == self._end:
             self._start = self._end = 0
             if len(self._buffer) > _BUFFER:
@@ -182,7 +185,7 @@ class Connection:
             if size > len(self._buffer) - self._start and (self._start or have == len(self._buffer)):
                 self._make_room(max(_BUFFER, min(size, 2 * have)))
             if self._start == self._end and not self._transport.buffers and not self._wait(self._readable, deadline):
-                raise self._late()  # a new message is normally awaited: to try first would be in vain
+                raise self._late()  # wait first: usually the message has not arrived yet
             receive = functools.partial(self._transport.receive, self._buffer[self._end :])
             received = self._until_ready(receive, self._readable, deadline, safe=True)
             if received == 0:
@@ -192,7 +195,7 @@ class Connection:
             self._end += received
 
     def _make_room(self, size: int) -> None:
-        """What is in the buffer goes to the front of one of this size."""
+        """Move the buffered bytes to the front of a buffer of this size."""
         rest = self._buffer[self._start : self._end]
         self._buffer = memoryview(bytearray(size))
         self._buffer[: len(rest)] = rest
@@ -203,18 +206,18 @@ class Connection:
     def _until_ready(
         self, operation: Callable[[], int], poll: select.poll, deadline: float, *, safe: bool = False
     ) -> int:
-        """Do it as soon as it can be done. `safe`: being too late leaves the stream's place known."""
+        """Repeat the operation until it succeeds. `safe`: a timeout keeps the position in the stream known."""
         try:
             while (done := operation()) < 0:
                 wanted = self._readable if done == WANT_READ else self._writable
                 if not self._wait(poll if wanted is poll else self._poll_once(done), deadline):
                     raise self._late() if safe else self._broken(self._late())
-        except (OSError, ValueError) as error:  # ValueError: of a socket that was closed
+        except (OSError, ValueError) as error:  # ValueError: the socket is closed
             raise self._broken(_lost(self.name, error, self._aborted)) from error
         return done
 
     def _wait(self, poll: select.poll, deadline: float) -> bool:
-        """Whether it became ready before the deadline; a deadline that is over allows one look."""
+        """Return whether it became ready before the deadline; checks once even after the deadline."""
         while True:
             left = deadline - time.monotonic()
             if poll.poll(min(max(left, 0), 3600) * 1000):
@@ -223,7 +226,7 @@ class Connection:
                 return False
 
     def _poll_once(self, wanted: int) -> select.poll:
-        """For the direction that another thread may be waiting for: TLS may read in order to send."""
+        """Return a poll for the other direction, which another thread may be using: TLS may read in order to send."""
         poll = select.poll()
         poll.register(self.sock, select.POLLIN if wanted == WANT_READ else select.POLLOUT)
         return poll
@@ -236,12 +239,14 @@ class Connection:
         return error
 
     def secure(self, deadline: float) -> bytes:
-        """Agree on encryption; the digest of the server's certificate for a client, if any. Raises WireError."""
+        """Run the TLS handshake; returns the digest of the server's certificate to a client, if any. Raises
+        WireError.
+        """
         self._until_ready(self._transport.secure, self._readable, deadline)
         return self._transport.certificate()
 
     def greet(self, handshake: Handshake, deadline: float) -> None:
-        """Do one side's part of the handshake. Raises NotAuthentic and WireError; the connection is closed then."""
+        """Run one side of the handshake. Raises NotAuthentic and WireError; then the connection is closed."""
         try:
             if not handshake.is_server:
                 self.send_frame(handshake.opening(), deadline=deadline)
@@ -261,13 +266,17 @@ class Connection:
         self.run = handshake.run
 
     def abort(self) -> None:
-        """End it for the threads that use it, which get Closed and then close it. For any thread, at any time."""
+        """End the connection for the threads that use it, which get Closed and then close it. For any thread, at any
+        time.
+        """
         self._aborted = True
         with contextlib.suppress(OSError):
             socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Let go of the socket. For the thread that uses it: a descriptor somebody waits for must not be reused."""
+        """Close the socket. Only for the thread that uses it: a descriptor must not be reused while a thread waits for
+        it.
+        """
         if not self._closed:
             self.abort()
             self._closed = True

@@ -1,4 +1,4 @@
-"""Connections of threads begin here: dialled, listened for, and authenticated before anything else is said."""
+"""Set-up of connections for threads: dial, listen, accept, and authenticate before any other message."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 _BACKLOG = 4096
 """Connections that wait to be accepted; the kernel may allow fewer."""
 _IDLE, _PROBES, _INTERVAL = 30, 4, 10
-"""Seconds, number, seconds: a host that vanished is noticed by the kernel after about a minute."""
+"""Keepalive: idle seconds, number of probes, seconds between them. The kernel notices a vanished host after
+about 70 s.
+"""
 
 
 def connect(
@@ -32,10 +34,10 @@ def connect(
     deadline: float,
     source: tuple[str, int] | None = None,
 ) -> Connection:
-    """A connection to the server at `address` that has proved to hold the run's key, as this side has to it.
+    """Connect to the server at `address`; both sides prove that they hold the run's key.
 
-    `source`: host and port to dial from. Raises UsageError for an address that cannot be (see `parse`), WireError
-    when nobody is there, and NotAuthentic.
+    `source`: host and port to dial from. Raises UsageError for an invalid address (see `parse`), WireError when no
+    server answers, and NotAuthentic.
     """
     target = parse(address)
     sock = _dial(target, deadline, source)
@@ -45,9 +47,9 @@ def connect(
 def dialled(
     sock: socket.socket, run: str, key: bytes, *, deadline: float, tls: bool = False, name: str = ""
 ) -> Connection:
-    """The client's side of the handshake over a connected socket, which the connection owns from now on.
+    """Run the client's side of the handshake over a connected socket, which the connection owns from now on.
 
-    Raises WireError and NotAuthentic; the socket is closed then.
+    Raises WireError and NotAuthentic; then the socket is closed.
     """
     connection = _connection(sock, name, tls)
     certificate = connection.secure(deadline)
@@ -56,7 +58,9 @@ def dialled(
 
 
 def listen(address: str) -> socket.socket:
-    """A listening socket; port 0, or `unix:`, takes a free one (see `address_of`). Raises UsageError and WireError."""
+    """Return a listening socket; port 0 and `unix:` take a free address (see `address_of`). Raises UsageError and
+    WireError.
+    """
     target = parse(address)
     family = socket.AF_INET6 if ":" in target.host else socket.AF_INET
     try:
@@ -68,7 +72,7 @@ def listen(address: str) -> socket.socket:
 
 
 def _listen_here(name: str) -> socket.socket:
-    """Under a free name when none is given (autobind, unix(7))."""
+    """Listen under the abstract name, or under a free one when it is empty (autobind, unix(7))."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.bind(_place(name) if name else "")
@@ -80,12 +84,12 @@ def _listen_here(name: str) -> socket.socket:
 
 
 def _place(name: str) -> str:
-    """Of an abstract name."""
+    """The socket path of an abstract name."""
     return f"\0{name}"
 
 
 def address_of(sock: socket.socket, *, tls: bool = False) -> str:
-    """The address of a listening socket."""
+    """Return the address of a listening socket."""
     if sock.family == socket.AF_UNIX:
         return str(Address("unix", sock.getsockname()[1:].decode(), 0))
     host, port = sock.getsockname()[:2]
@@ -93,10 +97,10 @@ def address_of(sock: socket.socket, *, tls: bool = False) -> str:
 
 
 def accept(sock: socket.socket, key_of: KeyOf, *, deadline: float, tls: Identity | None = None) -> Connection:
-    """The server's side of the handshake over a socket that `socket.accept` gave; the connection owns it from now on.
+    """Run the server's side of the handshake over an accepted socket, which the connection owns from now on.
 
-    The connection's `run` is the one the client proved to belong to. Raises WireError and NotAuthentic; the socket
-    is closed then.
+    The client has proved to belong to the connection's `run`. Raises WireError and NotAuthentic; then the socket is
+    closed.
     """
     connection = incoming(sock, tls=tls)
     welcome(connection, key_of, deadline=deadline, tls=tls)
@@ -104,18 +108,18 @@ def accept(sock: socket.socket, key_of: KeyOf, *, deadline: float, tls: Identity
 
 
 def incoming(sock: socket.socket, *, tls: Identity | None = None) -> Connection:
-    """A connection nothing was said over yet: the first half of `accept`, which waits for nothing. Raises WireError."""
+    """Return a connection before its handshake: the first half of `accept`, which does not block. Raises WireError."""
     return _connection(sock, "", tls is not None, tls)
 
 
 def welcome(connection: Connection, key_of: KeyOf, *, deadline: float, tls: Identity | None = None) -> None:
-    """The second half of `accept`. Raises WireError and NotAuthentic; the connection is closed then."""
+    """The second half of `accept`. Raises WireError and NotAuthentic; then the connection is closed."""
     connection.secure(deadline)
     connection.greet(Handshake.server(key_of, tls.digest if tls else b""), deadline)
 
 
 def prepare(sock: socket.socket) -> None:
-    """Small messages leave at once; a host that vanished is noticed. Within a host both come by themselves."""
+    """Send small messages at once, and detect vanished hosts. Unix sockets need neither."""
     if sock.family == socket.AF_UNIX:
         return
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -126,7 +130,7 @@ def prepare(sock: socket.socket) -> None:
 
 
 def _dial(target: Address, deadline: float, source: tuple[str, int] | None) -> socket.socket:
-    """Each address of the host is tried in turn, for its share of the time that is left."""
+    """Try each address of the host in turn, with an equal share of the remaining time."""
     error = OSError("no address")
     found = _resolved(target, deadline)
     for tried, (family, kind, protocol, _, place) in enumerate(found):
@@ -139,7 +143,7 @@ def _dial(target: Address, deadline: float, source: tuple[str, int] | None) -> s
 
 
 def _connected(sock: socket.socket, place: Any, seconds: float, source: tuple[str, int] | None) -> socket.socket:
-    """Raises OSError; the socket is closed then."""
+    """Connect the socket. Raises OSError; then the socket is closed."""
     try:
         if source is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -154,7 +158,7 @@ def _connected(sock: socket.socket, place: Any, seconds: float, source: tuple[st
 
 
 def _resolved(target: Address, deadline: float) -> list[Any]:
-    """What getaddrinfo says of the host. It knows no deadline: a thread of its own asks for a name."""
+    """Return the host's addresses from getaddrinfo. It has no timeout, so names are resolved in a thread."""
     if target.scheme == "unix":
         return [(socket.AF_UNIX, socket.SOCK_STREAM, 0, "", _place(target.host))]
     ask = functools.partial(socket.getaddrinfo, target.host, target.port, type=socket.SOCK_STREAM)
@@ -165,14 +169,14 @@ def _resolved(target: Address, deadline: float) -> list[Any]:
     def resolve() -> None:
         try:
             said.append(ask())
-        except (OSError, UnicodeError) as unknown:  # the latter: no host can be called so
+        except (OSError, UnicodeError) as unknown:  # UnicodeError: the text cannot be a host name
             said.append(unknown)
 
     resolving = threading.Thread(target=resolve, name="treadle-resolver", daemon=True)
     try:
         resolving.start()
         resolving.join(max(deadline - time.monotonic(), 0))
-    except RuntimeError as error:  # there are too many threads
+    except RuntimeError as error:  # too many threads
         said.append(error)
     answer = said[-1]
     if isinstance(answer, Exception):
@@ -181,7 +185,7 @@ def _resolved(target: Address, deadline: float) -> list[Any]:
 
 
 def _connection(sock: socket.socket, name: str, secure: bool, tls: Identity | None = None) -> Connection:
-    """`tls`: of a server; None: a client."""
+    """`tls`: the identity of a server; None for a client."""
     try:
         prepare(sock)
         if not secure:

@@ -1,4 +1,4 @@
-"""What goes wrong between two processes: nobody there, too late, not what was agreed, or not one of us."""
+"""Errors between two processes: unreachable, timed out, closed, or not authentic."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from ..errors import TreadleError
 
 
 class WireError(TreadleError):
-    """A connection cannot be made or was lost, or what came over it is no message; `__cause__` is the foreign error.
+    """A connection failed or was lost, or received bytes are not a message; `__cause__` is the foreign error.
 
-    The connection is of no more use; another one, or another location, may be.
+    The connection is unusable; another connection or location may work.
     """
 
     retryable = True
 
 
 class TimedOut(WireError):
-    """The other side is connected, or was dialled, and its answer did not come before the deadline."""
+    """The other side is connected, or was dialled, and did not answer before the deadline."""
 
 
 class Closed(WireError):
-    """The other side, or this one, closed the connection between two messages."""
+    """Either side closed the connection between two messages."""
 
 
 class NotAuthentic(TreadleError):
-    """The other side does not hold the run's key, is not whom it claims to be, or does not know the run."""
+    """The other side does not hold the run's key, has another identity than it claims, or does not know the run."""
 
     retryable = False

@@ -4,7 +4,7 @@
     8 bytes   length of the tail, big-endian
     head, tail
 
-Nothing here reads or writes, so that every shell (threads, asyncio, a test) has the same rules.
+This module does no I/O, so that every shell (threads, asyncio, a test) follows the same rules.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from .errors import WireError
 LENGTHS = struct.Struct(">IQ")
 HEAD_LIMIT = 16 << 20
 _JOINED = 16 << 10
-"""Up to so many bytes, one more copy is cheaper than one more vector."""
+"""Bytes up to which one more copy is cheaper than one more vector."""
 _SCRATCH = 64 << 10
 
 
 def encode(head: bytes, tail: Buffer | Sequence[Buffer] = b"") -> list[Buffer]:
-    """A frame as buffers for `sendmsg` or `writelines`; the tail is not copied unless it is small."""
-    if isinstance(tail, bytes) and len(head) + len(tail) <= _JOINED:  # nearly every message
+    """Return a frame as buffers for `sendmsg` or `writelines`; only a small tail is copied. Raises WireError for a long
+    head.
+    """
+    if isinstance(tail, bytes) and len(head) + len(tail) <= _JOINED:  # the usual case
         return [b"".join((LENGTHS.pack(len(head), len(tail)), head, tail))]
     tails = [tail] if isinstance(tail, bytes | bytearray | memoryview) else list(tail)
     views = [view for one in tails if (view := memoryview(one).cast("B"))]
@@ -40,7 +42,7 @@ def encode(head: bytes, tail: Buffer | Sequence[Buffer] = b"") -> list[Buffer]:
 
 
 def parse_lengths(data: Buffer, start: int, head_limit: int, tail_limit: int) -> tuple[int, int]:
-    """Lengths of head and tail of the frame that begins at `start`. Raises WireError for more than the limits."""
+    """Return the lengths of head and tail of the frame at `start`. Raises WireError when a limit is exceeded."""
     head, tail = LENGTHS.unpack_from(data, start)
     if head > head_limit or tail > tail_limit:
         raise WireError(
@@ -52,7 +54,7 @@ def parse_lengths(data: Buffer, start: int, head_limit: int, tail_limit: int) ->
 
 
 class Decoder:
-    """Messages without tails: bytes in, heads out. Receive into `room()`, and say with `advance` how much came."""
+    """Decodes messages without tails. Receive into `room()`, then report the number of bytes with `advance`."""
 
     def __init__(self, head_limit: int = HEAD_LIMIT) -> None:
         self.head_limit = head_limit
@@ -60,11 +62,13 @@ class Decoder:
         self._filled = 0
 
     def room(self) -> memoryview:
-        """Where the next bytes belong; never empty."""
+        """Return the buffer for the next bytes; never empty."""
         return self._data[self._filled :]
 
     def advance(self, count: int) -> list[bytes]:
-        """Heads that are whole now that `count` more bytes are in the room. Raises WireError; then give up."""
+        """Return the heads completed by `count` more bytes in the buffer. Raises WireError, after which it
+        is unusable.
+        """
         heads, start, filled = [], 0, self._filled + count
         while filled - start >= LENGTHS.size:
             size, _ = parse_lengths(self._data, start, self.head_limit, 0)
@@ -75,14 +79,14 @@ class Decoder:
             heads.append(self._data[body:start].tobytes())
         self._filled, size = filled - start, len(self._data)
         if start == filled and size == _SCRATCH:
-            return heads  # as nearly always
+            return heads  # the usual case
         needed = _SCRATCH if not self._filled else 2 * size if self._filled == size else size
         if needed != size or (start and self._filled):
             self._keep(self._data[start:filled], needed)
         return heads
 
     def feed(self, data: Buffer) -> list[bytes]:
-        """The same for bytes that are elsewhere."""
+        """The same for bytes in another buffer."""
         heads: list[bytes] = []
         rest = memoryview(data)
         while rest:
@@ -93,7 +97,9 @@ class Decoder:
         return heads
 
     def _keep(self, rest: memoryview, size: int) -> None:
-        """The beginning of a message goes to the front of a buffer that grows as it comes, not as was announced."""
+        """Move an incomplete message to the front of a buffer that grows with received bytes, not with the announced
+        length.
+        """
         kept = bytes(rest)
         if size != len(self._data):
             self._data = memoryview(bytearray(size))

@@ -1,14 +1,14 @@
-"""Both sides prove that they hold the run's key before anything else is said; neither shows it.
+"""The mutual challenge: each side proves that it holds the run's key, without revealing it, before any other message.
 
     client -> server   opening:   magic and version, client's nonce, run id
     server -> client   challenge: server's nonce, MAC as server         (or: denied)
     client -> server   proof:     MAC as client
     server -> client   welcome:   empty
 
-A MAC is HMAC-SHA256 under a key derived from the run's, over role, run, both nonces, and the digest of the TLS
-certificate that this side sees on the server (none on loopback): somebody in between shows another certificate, so
-no CA is needed (channel binding of type tls-server-end-point, RFC 5929). Roles differ, so a MAC cannot be sent back.
-Messages have fixed places, nothing in them is decoded.
+A MAC is HMAC-SHA256 under a key derived from the run's. It covers the role, the run, both nonces, and the digest of the
+server's TLS certificate as this side sees it (empty on loopback). A man in the middle shows another certificate, so no
+CA is needed (channel binding of type tls-server-end-point, RFC 5929). The roles differ, so a MAC cannot be reflected.
+All fields have fixed positions, and nothing is decoded.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .errors import NotAuthentic
 KeyOf = Callable[[str], bytes | None]
 """The key of a run, or None when the run is not served here."""
 MESSAGE_LIMIT = 1024
-"""Bytes of the longest message of a handshake."""
+"""Limit of a handshake message, in bytes."""
 _MAGIC = b"treadle wire\x01"
 _NONCE = 32
 _MAC = 32
@@ -33,7 +33,7 @@ _HINT = "Another deployment, run or program may use the address now; otherwise s
 
 
 class Handshake:
-    """One side of the exchange: give it what came, send what it answers, until it is `done`.
+    """One side of the exchange: pass received messages in and send the answers, until it is `done`.
 
     `certificate` is the SHA-256 digest of the server's TLS certificate as this side sees it; b"" without TLS.
     """
@@ -41,7 +41,7 @@ class Handshake:
     def __init__(self, run: str, key: bytes | None, key_of: KeyOf | None, certificate: bytes) -> None:
         self.run = run
         self.done = False
-        """Both sides know that both hold the key."""
+        """Each side knows that both hold the key."""
         self.trusted = False
         """The other side has proved that it holds the key."""
         self._key = _derived(key) if key is not None else b""
@@ -51,12 +51,12 @@ class Handshake:
 
     @staticmethod
     def client(run: str, key: bytes, certificate: bytes = b"") -> Handshake:
-        """The side that dials; it begins with `opening`."""
+        """The dialling side; it begins with `opening`."""
         return Handshake(run, key, None, certificate)
 
     @staticmethod
     def server(key_of: KeyOf, certificate: bytes = b"") -> Handshake:
-        """The side that is dialled; it learns the run's id, `run`, from the client."""
+        """The dialled side; it learns the run's id, `run`, from the client."""
         return Handshake("", None, key_of, certificate)
 
     @property
@@ -69,7 +69,7 @@ class Handshake:
         return _OPENING + _MAGIC + self._nonces[0] + self.run.encode()
 
     def receive(self, message: bytes) -> bytes:
-        """What to send back; b"": nothing. Raises NotAuthentic; `last_words` then says what to send, if anything."""
+        """Return the answer; b"": none. Raises NotAuthentic; then send `last_words`, if any."""
         if self.done:
             raise InternalError("a message for a handshake that is done")
         kind = message[:1]
@@ -81,7 +81,7 @@ class Handshake:
 
     @property
     def last_words(self) -> bytes:
-        """What a server says to a client whose run it does not know."""
+        """A server's final message to a client whose run it does not know."""
         return _DENIED if self._key_of is not None and not self._key else b""
 
     def _challenge(self, kind: bytes, message: bytes) -> bytes:
@@ -121,7 +121,7 @@ class Handshake:
         return _WELCOME
 
     def _mac(self, role: bytes) -> bytes:
-        """Every field but the last two has a fixed length, and those come after their lengths."""
+        """All fields but the last two have a fixed length; the lengths of those two come before them."""
         run = self.run.encode()
         lengths = bytes([len(self._certificate)]) + len(run).to_bytes(4, "big")
         text = b"".join((_MAGIC, role, *self._nonces, lengths, self._certificate, run))
@@ -129,5 +129,5 @@ class Handshake:
 
 
 def _derived(key: bytes) -> bytes:
-    """Not the run's key itself: what proves a connection must never seal an object."""
+    """Derive a separate key: a MAC that authenticates a connection must never seal an object."""
     return hkdf(key, salt=b"treadle wire", info=b"challenge")

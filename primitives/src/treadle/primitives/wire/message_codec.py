@@ -17,9 +17,10 @@ encode_head = msgspec.msgpack.Encoder().encode
 
 @functools.cache
 def decoder(kind: Any) -> Callable[[Buffer, str], Any]:
-    """What decodes a head that somebody of a name sent: a Struct of type `kind`, or of a union of tagged ones.
+    """Return a decoder of heads: a Struct of type `kind`, or of a union of tagged ones. Its second argument names the
+    sender.
 
-    It raises WireError.
+    The decoder raises WireError.
     """
     decode = msgspec.msgpack.Decoder(known(kind)).decode
 

@@ -1,4 +1,4 @@
-"""Encryption off loopback: each server has a certificate of its own making, and the handshake vouches for it."""
+"""Encryption off loopback: each server has a self-signed certificate, which the handshake authenticates."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ..stores.atomic_files import Buffer, create_file
 from .transports import WANT_READ, WANT_WRITE
 
 _RECORDS = 256 << 10
-"""Bytes given to OpenSSL at once; after WANT_WRITE the same ones must be given again."""
+"""Bytes passed to OpenSSL at once; after WANT_WRITE the same bytes must be passed again."""
 _YEARS = 20
-"""Clients do not look at dates: the certificate is known by its digest."""
+"""Clients ignore the dates: they identify the certificate by its digest."""
 
 
 class Identity(NamedTuple):
@@ -31,14 +31,14 @@ class Identity(NamedTuple):
     """SHA-256 of the certificate (DER)."""
 
     def context(self) -> ssl.SSLContext:
-        """For a server."""
+        """The context for a server."""
         return _server_context(self)
 
 
 def tls_identity(folder: str | os.PathLike[str]) -> Identity:
-    """The identity kept in `folder`; made there once, so that every server of a host can use the same.
+    """Return the identity kept in `folder`. It is created once, so that all servers of a host share it.
 
-    Raises UsageError when it must be made and the package `cryptography` is missing.
+    Raises UsageError when it must be created and the package `cryptography` is missing.
     """
     path = Path(folder) / "tls.pem"
     if not path.exists():
@@ -56,7 +56,7 @@ def _server_context(identity: Identity) -> ssl.SSLContext:
 
 @functools.cache
 def client_context() -> ssl.SSLContext:
-    """Takes any certificate: the handshake after it fails unless both sides saw the same one."""
+    """Accept any certificate: the handshake that follows fails unless both sides saw the same one."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False
@@ -65,12 +65,12 @@ def client_context() -> ssl.SSLContext:
 
 
 def server_digest(connection: ssl.SSLSocket | ssl.SSLObject) -> bytes:
-    """SHA-256 of the certificate the server showed to this client."""
+    """Return the SHA-256 of the certificate that the server showed to this client."""
     return hashlib.sha256(connection.getpeercert(binary_form=True) or b"").digest()
 
 
 class Encrypted:
-    """TLS over TCP. One thread at a time inside OpenSSL: it keeps one state for both directions."""
+    """TLS over TCP. OpenSSL keeps one state for both directions, so only one thread enters it at a time."""
 
     buffers = True
 
@@ -115,7 +115,7 @@ def _certificate_der(path: Path) -> bytes:
 
 
 def _new_pem() -> bytes:
-    """An ECDSA key on P-256 and a certificate it signed itself."""
+    """Return an ECDSA key on P-256 and its self-signed certificate."""
     try:
         from cryptography import x509
         from cryptography.hazmat.primitives import hashes, serialization

@@ -1,4 +1,4 @@
-"""Non-blocking sockets behind the same calls, plain (here) and encrypted (`tls.Encrypted`)."""
+"""Non-blocking sockets with a common interface, plain (here) and encrypted (`tls.Encrypted`)."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from typing import Protocol
 from ..stores.atomic_files import Buffer
 
 WANT_READ, WANT_WRITE = -1, -2
-"""Nothing could be done now: wait until the socket is readable, or writable, and call again."""
+"""The call would block: wait until the socket is readable, or writable, and repeat it."""
 _VECTORS = 512
 
 
 class Transport(Protocol):
-    """Every method but the last may answer WANT_READ or WANT_WRITE, and raises OSError."""
+    """Every method but the last may return WANT_READ or WANT_WRITE, and raises OSError."""
 
     buffers: bool
-    """Whether bytes may be here already when the socket is not readable."""
+    """Whether decrypted bytes may be waiting although the socket is not readable."""
 
     def send(self, views: Sequence[Buffer]) -> int:
-        """How many bytes were taken."""
+        """Return the number of bytes accepted."""
 
     def receive(self, view: memoryview) -> int:
-        """How many bytes came; 0 at the end."""
+        """Return the number of bytes received; 0 at the end."""
 
     def send_file(self, descriptor: int, offset: int, count: int) -> int:
-        """How many bytes of the file were taken; 0 at its end."""
+        """Return the number of bytes accepted from the file; 0 at its end."""
 
     def secure(self) -> int:
-        """Agree on encryption, before anything is sent; 0 when that is done."""
+        """Advance the TLS handshake, before any other call; returns 0 when it is done."""
 
     def certificate(self) -> bytes:
-        """Digest of the one the server has shown to this client; b"" without TLS."""
+        """Return the digest of the server's certificate to a client; b"" without TLS."""
 
 
 class Plain:
-    """TCP as it is."""
+    """TCP or a Unix socket, without encryption."""
 
     buffers = False
 
