@@ -23,7 +23,7 @@ def late(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
 
 
 def pyarrow(what: str, module: str = "pyarrow") -> Any:
-    """Return pyarrow, or a module of it, for the feature `what`. Raises UsageError when it is not installed."""
+    """Return pyarrow, or one of its modules, for the feature `what`. Raises UsageError when it is not installed."""
     try:
         return import_module(module)
     except ImportError as error:

@@ -235,7 +235,7 @@ class Withdrawn(Struct, frozen=True, tag="withdrawn"):
 
 
 class Dismissed(Struct, frozen=True, tag="dismissed"):
-    """The member is no longer needed; it answers with Bye."""
+    """The owner does not need the member any more; it answers with Bye."""
 
 
 FromMember = (

@@ -189,7 +189,7 @@ class CoordinatorServer:
     # -- batches ----------
 
     def _run(self, name: str) -> _Run:
-        """Epochs begin at the time of day, in microseconds: higher than those of any earlier coordinator."""
+        """Epochs begin at the time of day, in microseconds: higher than all epochs of an earlier coordinator."""
         if name not in self._runs:
             machine = Coordinator(timing=self._timing, limits=self._limits, last_epoch=time.time_ns() // 1000)
             self._runs[name] = _Run(machine)

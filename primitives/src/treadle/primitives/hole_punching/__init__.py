@@ -1,4 +1,4 @@
-"""A path between two members neither of which can accept connections: both dial out at once (docs/nat.md)."""
+"""A path between two members that both cannot accept connections: both dial out at once (docs/nat.md)."""
 
 from .attempt import Attempt as Attempt
 from .attempt import NoPath as NoPath

@@ -1,4 +1,4 @@
-"""The sockets of one attempt: carries out what a `Traversal` says, in the calling thread."""
+"""The sockets of one attempt: carries out the instructions of a `Traversal` in the calling thread."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class NoPath(TreadleError):
 
 
 class Attempt:
-    """One side of one attempt, over real sockets. `run` once; every socket but the one it returns is closed then."""
+    """One side of one attempt, over real sockets. Call `run` once; it closes every socket but the one it returns."""
 
     def __init__(self, machine: Traversal, token: bytes, source: Endpoint, target: Endpoint) -> None:
         self._machine = machine
@@ -59,7 +59,7 @@ class Attempt:
         self._failure = ""
 
     def run(self) -> socket.socket:
-        """A connected, non-blocking socket to the holder of the same token. Raises NoPath."""
+        """Return a connected, non-blocking socket to the holder of the same token. Raises NoPath."""
         name = token_name(self._token)
         with contextlib.ExitStack() as stack:
             stack.callback(self._close)
@@ -75,7 +75,7 @@ class Attempt:
         return self._chosen
 
     def welcome(self, guest: Guest) -> None:
-        """Take a caller that another attempt accepted; called from its thread."""
+        """Take a caller that another attempt accepted; called from that attempt's thread."""
         self._guests.append(guest)
         self._button.send(b"\0")
 
@@ -150,7 +150,7 @@ class Attempt:
         self._events.append(DialFailed(os.strerror(code)))
 
     def _listen(self) -> None:
-        """Without a listener the phase passes in vain; there are others."""
+        """Listen. A failure is ignored: this phase is lost, and other phases follow."""
         with contextlib.suppress(OSError):
             self._listener = listening(self._source)
             self._selector.register(self._listener, selectors.EVENT_READ)
@@ -187,7 +187,7 @@ class Attempt:
             self._events.append(Refuted(path, str(error)))
 
     def _passed_on(self, path: int, candidate: Candidate) -> bool:
-        """Begin the proof of a caller, unless another attempt is the one it seeks."""
+        """Begin the proof with a caller, or pass the caller on to the attempt that it seeks."""
         name = named_by(candidate.head)
         if name == token_name(self._token):
             candidate.begin(Proof(self._token, self._machine.leads))
@@ -199,13 +199,13 @@ class Attempt:
         return True
 
     def _use(self, path: int) -> None:
-        """The follower waits for the leader's word."""
+        """Choose the path; the leader informs the follower, which waits for that message."""
         candidate = self._candidates.pop(path)
         self._selector.unregister(candidate.sock)
         assert candidate.proof is not None
         try:
             if self._machine.leads:
-                candidate.sock.sendall(candidate.proof.choose())  # 32 bytes, and the buffer is empty
+                candidate.sock.sendall(candidate.proof.choose())  # 32 bytes fit: the buffer is empty
             self._chosen = candidate.sock
         except OSError as error:
             self._failure = f"the path broke when it was chosen ({error})"
@@ -229,7 +229,7 @@ class Attempt:
         abort(sock)
 
     def _close(self) -> None:
-        """Nobody welcomes guests any more."""
+        """Close all sockets, and accept no more guests."""
         self._stop_dial()
         self._stop_listening()
         for candidate in self._candidates.values():

@@ -12,7 +12,7 @@ _CHUNK = 64 * 1024
 
 
 class Candidate:
-    """A socket and its proof. One that was accepted first hears which token it is about; until then it has no proof."""
+    """A socket and its proof. An accepted socket has no proof until its head names the token."""
 
     def __init__(self, sock: socket.socket, proof: Proof | None = None, head: bytes = b"") -> None:
         self.sock = sock
@@ -27,12 +27,12 @@ class Candidate:
 
     @property
     def says_which(self) -> bool:
-        """It was accepted, and its head is here: `begin` its proof, or pass it on."""
+        """It was accepted, and its head has arrived: `begin` its proof, or pass it on."""
         return self.proof is None and len(self.head) == HEAD_BYTES
 
     @property
     def interest(self) -> int:
-        """What to wait for, as a mask of `selectors`."""
+        """The events to wait for, as a mask of `selectors`."""
         reading = selectors.EVENT_READ if self._wanted else 0
         return reading | (selectors.EVENT_WRITE if self._pending else 0)
 
@@ -41,7 +41,9 @@ class Candidate:
         self._pending += proof.head + proof.feed(self.head)
 
     def exchange(self) -> None:
-        """Receive and send what goes without waiting. Raises OSError when the connection ended, and NotProved."""
+        """Receive and send as much as possible without blocking. Raises NotProved, and OSError when the connection
+        ended.
+        """
         self._receive()
         if self._pending:
             try:

@@ -1,4 +1,4 @@
-"""From the coordinator's word that both sides should dial to a connection of `wire`."""
+"""Makes a connection of `wire` from the coordinator's instruction that both sides dial."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def open_path(
     plain: bool = False,
     schedule: Schedule = SCHEDULE,
 ) -> Connection:
-    """Connect to `dial.member`, which was sent the same token and is calling this about now, too. Blocks.
+    """Connect to `dial.member`, which received the same token and dials at about the same time. Blocks.
 
-    `source` is the local address of this member's connection to the coordinator, which must share its port: it was
-    made with `wire.connect(..., source=ANY)`. NATs that can be traversed show that port to everybody. Of the two
-    members the one whose name comes first is the client of `wire`; the other one needs the identity `tls` when
-    `dial.address` is `tls://`. `plain` allows `tcp://` off loopback, as `wire.parse` does.
+    `source` is the local address of this member's connection to the coordinator, which must share its port: it was made
+    with `wire.connect(..., source=ANY)`. NATs that can be traversed show that port to every host. Of the two members,
+    the one whose name sorts first is the client of `wire`. The other one needs the identity `tls` when `dial.address`
+    is `tls://`. `plain` allows `tcp://` off loopback, as `wire.parse` does.
 
-    One attempt for a pair at a time; pairs do not disturb each other, on whatever threads. It ends by `deadline` (of
-    `time.monotonic()`), and no later than `schedule.total + schedule.challenge` seconds after `dial.delay`. Raises
-    NoPath, whatever the reason, and UsageError for arguments that cannot be.
+    A pair may have one attempt at a time; attempts of different pairs are independent, on any threads. It ends by
+    `deadline` (of `time.monotonic()`), and at most `schedule.total + schedule.challenge` seconds after `dial.delay`.
+    Raises NoPath for every failure, and UsageError for invalid arguments.
     """
     target = parse(dial.address, plain=plain)
     _check(me, dial, target.scheme == "tls" and tls is None)

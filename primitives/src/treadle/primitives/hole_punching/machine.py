@@ -1,32 +1,32 @@
 """How two members behind NATs try to reach each other, and when they stop. Pure: the clock is passed in.
 
-Each side runs one `Traversal`, begun at about the same moment. The **leader** is the one whose name comes first:
+Each side runs one `Traversal`, begun at about the same time. The **leader** is the member whose name sorts first:
 
     seconds  leader         follower       why
-    0 - 4    dials, listens dials, listens simultaneous open: each SYN makes the hole that lets the other one in;
-                                           or one side is open, and the other one's dial is simply accepted
-    4 - 6    dials          listens        one after the other, for a NAT or host that takes no crossing SYNs;
+    0 - 4    dials, listens dials, listens simultaneous open: each SYN makes the hole that admits the other side;
+                                           or one side is open and simply accepts the other side's dial
+    4 - 6    dials          listens        one after the other, for a NAT or host that refuses crossing SYNs;
     6 - 8    listens        dials          the holes made before are still there
-    8 - 11   -              -              what is being proved may end
+    8 - 11   -              -              running proofs may end
 
-    event       then
+    event       instructions
     Dialled     `Prove` the path; no other dial until it is refuted
     DialFailed  dial again after a pause that doubles
-    Accepted    `Prove` the path; anybody may call, so no more than eight at a time
+    Accepted    `Prove` the path; any host may call, so at most eight at a time
     Proved      `Use` the path, `Close` all others: over
-    Refuted     `Close` the path; dial again after a pause when it was the dialled one
-    Tick        a proof longer than 3 s is refuted; the next phase begins, and its dial anew; at the deadline, or
-                after the last phase when nothing is being proved: `GiveUp`: over
+    Refuted     `Close` the path; dial again after a pause if it was the dialled path
+    Tick        a proof longer than 3 s is refuted; the next phase begins with a new dial; at the deadline, or after
+                the last phase when no proof is running: `GiveUp`: over
 
-A dial is not begun anew while nothing refuses it: the kernel repeats its SYN (after 1 s, and 2 s more), and a NAT that
-saw both SYNs takes only the same ones again. A path named by an event that comes too late is closed. Once over, nothing
-follows but such closing; the path in use stays open, however often it is proved.
+A dial is not restarted until it is refused: the kernel repeats its SYN (after 1 s, and 2 s more), and a NAT that saw
+both SYNs accepts only the same ones again. A path named by a late event is closed. Once the attempt is over, only such
+closing follows. The path in use stays open, even when it is proved again.
 
 The two forms are "TCP hole punching" with crossing SYNs and "sequential hole punching" of Ford, Srisuresh, Kegel,
 *Peer-to-Peer Communication Across Network Address Translators* (USENIX ATC 2005, sections 4.2-4.5), see also RFC 5128
-section 3.4; NATs must pass a simultaneous open (RFC 9293, figure 7) by RFC 5382, REQ-2. That this carries data-parallel
-work on functions was shown by Wawrzoniak et al., *Boxer: Data Analytics on Network-enabled Serverless Platforms*
-(CIDR 2021). The leader has the last word on which path is used, as the controlling agent of ICE has (RFC 8445).
+section 3.4; NATs must pass a simultaneous open (RFC 9293, figure 7) by RFC 5382, REQ-2. Wawrzoniak et al. showed that
+such paths carry data-parallel work on functions: *Boxer: Data Analytics on Network-enabled Serverless Platforms* (CIDR
+2021). The leader decides which path is used, as the controlling agent of ICE does (RFC 8445).
 """
 
 from __future__ import annotations
@@ -36,44 +36,44 @@ from typing import NamedTuple
 from msgspec import Struct
 
 MOST_STRANGERS = 8
-"""Accepted connections being proved at a time."""
+"""Limit of accepted connections whose proof is running."""
 
 # -- events ----------
 
 
 class Dialled(Struct, frozen=True):
-    """The dial under way ended in a connection."""
+    """The current dial ended in a connection."""
 
     path: int
 
 
 class DialFailed(Struct, frozen=True):
-    """The dial under way was refused, or could not begin."""
+    """The current dial was refused, or could not begin."""
 
     reason: str
 
 
 class Accepted(Struct, frozen=True):
-    """Somebody connected to the local port; perhaps to another attempt that listens there, which passed it on."""
+    """A caller connected to the local port, or another attempt that listens there passed one on."""
 
     path: int
 
 
 class Proved(Struct, frozen=True):
-    """Bytes went both ways, and the other side holds the token; for the follower: the leader chose this path."""
+    """Bytes went both ways, and the other side holds the token. For the follower: the leader chose this path."""
 
     path: int
 
 
 class Refuted(Struct, frozen=True):
-    """It ended, or the other side does not hold the token."""
+    """The path ended, or the other side does not hold the token."""
 
     path: int
     reason: str
 
 
 class Tick(Struct, frozen=True):
-    """Only time went by."""
+    """Time has passed."""
 
 
 Event = Dialled | DialFailed | Accepted | Proved | Refuted | Tick
@@ -86,7 +86,7 @@ class StartDial(Struct, frozen=True):
 
 
 class StopDial(Struct, frozen=True):
-    """Give up the dial under way, without a packet: what it opened in the NAT stays open."""
+    """Stop the current dial without sending a packet: the hole in the NAT stays open."""
 
 
 class StartListening(Struct, frozen=True):
@@ -108,13 +108,13 @@ class Close(Struct, frozen=True):
 
 
 class Use(Struct, frozen=True):
-    """This path it is; the leader tells the follower. Last."""
+    """Use this path; the leader informs the follower. The last instruction."""
 
     path: int
 
 
 class GiveUp(Struct, frozen=True):
-    """No path. Last."""
+    """Report failure. The last instruction."""
 
     reason: str
 
@@ -123,16 +123,16 @@ Instruction = StartDial | StopDial | StartListening | StopListening | Prove | Cl
 
 
 class Schedule(Struct, frozen=True):
-    """Seconds. Both sides must have the same."""
+    """Durations in seconds. Both sides must have the same."""
 
     simultaneous: float = 4.0
     each_way: float = 2.0
     proof: float = 3.0
     pause: float = 0.05
-    """Before dialling again after the first failure; doubled with every further one."""
+    """Pause before dialling again after the first failure; it doubles with every further failure."""
     longest_pause: float = 0.8
     challenge: float = 5.0
-    """For the challenge of `wire` over a path that proved itself; not the machine's affair."""
+    """Limit for the challenge of `wire` over a proved path; the machine does not use it."""
 
     @property
     def total(self) -> float:
@@ -150,10 +150,10 @@ class _Phase(NamedTuple):
 
 
 class Traversal:
-    """One side of one attempt. `handle` every event, and a `Tick` at `wake`, until `over`."""
+    """One side of one attempt. Call `handle` for every event, and for a `Tick` at `wake`, until `over`."""
 
     def __init__(self, me: str, member: str, now: float, deadline: float, schedule: Schedule = SCHEDULE) -> None:
-        """`now` and `deadline` are of one monotonic clock, in seconds."""
+        """`now` and `deadline` are times of one monotonic clock, in seconds."""
         self.leads = me < member
         self.over = False
         self._now = now
@@ -172,7 +172,7 @@ class Traversal:
 
     @property
     def wake(self) -> float:
-        """When a `Tick` is due, if nothing else happens before."""
+        """When a `Tick` is due, unless another event comes first."""
         moments = [self._deadline, *self._proofs.values()]
         moments += [phase.end for phase in self._phases[:1]]
         if self._may_dial:
@@ -180,14 +180,14 @@ class Traversal:
         return min(moments)
 
     def handle(self, event: Event, now: float) -> list[Instruction]:
-        """What to do now; a clock that went backwards counts as standing still."""
+        """Return the instructions for an event; a clock that went backwards counts as standing still."""
         self._now = max(now, self._now)
         if self.over:
             return _closing(event, self._used)
         done = self._on(event)
         return done if self.over else done + self._go_on()
 
-    # -- what happened
+    # -- events
 
     def _on(self, event: Event) -> list[Instruction]:
         match event:
@@ -218,7 +218,7 @@ class Traversal:
         return []
 
     def _accepted(self, path: int) -> list[Instruction]:
-        """Where too many are being proved, the oldest one goes, once it has had a quarter of its time."""
+        """When too many proofs are running, refute the oldest, once it has had a quarter of its time."""
         strangers = [one for one in self._proofs if one != self._dialled]
         if len(strangers) < MOST_STRANGERS:
             return self._prove(path)
@@ -246,7 +246,7 @@ class Traversal:
             self._wait_to_redial()
         return [Close(path)]
 
-    # -- what follows
+    # -- consequences
 
     def _go_on(self) -> list[Instruction]:
         instructions: list[Instruction] = []

@@ -1,4 +1,4 @@
-"""The paths of one member to those it cannot dial: when to ask the coordinator, and what became of its answers."""
+"""The paths of one member to members it cannot dial: requests to the coordinator, and attempts from its answers."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from ..wire import Connection, Identity
 
 _ANSWER = 5.0
-"""Seconds after which a question to the coordinator that was not answered is asked again."""
+"""Seconds after which an unanswered request to the coordinator is repeated."""
 
 
 class Reacher:
-    """Turns `Dial` messages into connections, each attempt on a thread of its own; for use from any thread.
+    """Turns `Dial` messages into connections, with a thread for each attempt. For use from any thread.
 
-    Whoever has something for an unreachable member calls `want`, and relays it meanwhile; whoever hears the coordinator
-    passes each `Dial` to `dial`. `opened` gets the connection and owns it; it is called from the attempt's thread.
+    Call `want` for each message to an unreachable member, which is relayed meanwhile. Pass each `Dial` of the
+    coordinator to `dial`. The attempt's thread calls `opened`, which then owns the connection.
     """
 
     def __init__(
@@ -51,9 +51,10 @@ class Reacher:
         self._closed = False
 
     def want(self, member: str) -> bool:
-        """Ask for a path, unless that was done, the pair failed lately, or has just got one. Whether it asked.
+        """Ask for a path, unless a request is pending, or the pair failed or opened a path lately. Returns whether it
+        asked.
 
-        Cheap enough for every message.
+        Fast enough to call for every message.
         """
         now = time.monotonic()
         with self._lock:
@@ -66,9 +67,9 @@ class Reacher:
         return may
 
     def dial(self, dial: Dial, source: Endpoint) -> None:
-        """The coordinator's word; `source`: the local address of the connection it came over.
+        """Start an attempt; `source` is the local address of the connection that delivered the message.
 
-        When both sides asked, two words come: only the first one counts, on either side.
+        When both sides asked, both receive two messages; only the first counts, on either side.
         """
         with self._lock:
             if self._closed or not self._may_begin(dial.member, time.monotonic()):
@@ -77,11 +78,11 @@ class Reacher:
         name = f"treadle-path-{dial.member}"
         try:
             threading.Thread(target=self._open, args=(dial, source), name=name, daemon=True).start()
-        except RuntimeError:  # there are too many threads
+        except RuntimeError:  # too many threads
             self._end(dial.member, opened=False)
 
     def close(self) -> None:
-        """Nothing is opened any more; an attempt under way ends by itself, and what it opens is closed."""
+        """Open no more paths. A running attempt ends by itself, and its connection is closed."""
         with self._lock:
             self._closed = True
 
@@ -103,7 +104,7 @@ class Reacher:
                 schedule=schedule,
             )
         except TreadleError:
-            self._end(dial.member, opened=False)  # what needs it is relayed
+            self._end(dial.member, opened=False)  # messages are relayed
         else:
             if self._end(dial.member, opened=True):
                 self._opened(dial.member, connection)
@@ -111,7 +112,9 @@ class Reacher:
                 connection.close()
 
     def _end(self, member: str, *, opened: bool) -> bool:
-        """Whether anybody still wants to know. The other side's second word is older than `total` seconds then."""
+        """Record the end of an attempt; returns whether the path is still wanted. A second `Dial` is ignored for
+        `total` seconds.
+        """
         now = time.monotonic()
         with self._lock:
             self._under_way.discard(member)

@@ -1,17 +1,17 @@
 """A path proves itself with real bytes before it is used. Sans-IO: bytes in, bytes out.
 
-A connection alone says little: NATs and firewalls accept on behalf of hosts, cut what goes on longer than a handshake,
-or lead to a third party that happens to have the same private address (Ford et al., section 3.4). So both sides send
+A connection alone proves little. NATs and firewalls accept on behalf of hosts, cut connections after the handshake, or
+lead to a third party with the same private address (Ford et al., section 3.4). So both sides send
 
     nonce       8 bytes of magic, 8 bytes that name the token, 16 random bytes
     stream      64 KiB made from the token, both nonces and the sender's part: more than one window, and incompressible
-    receipt     32 bytes HMAC-SHA256 over the same, once the other's stream came whole
+    receipt     32 bytes HMAC-SHA256 over the same, once the other side's stream has arrived whole
 
 and when the leader has its receipt, and wants the path, it sends
 
     choice      32 bytes HMAC-SHA256 over the same
 
-Nothing here says *who* the other side is: the mutual challenge of `wire`, which comes next on the path, does.
+This exchange does not identify the other side: the mutual challenge of `wire`, which comes next on the path, does.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ HEAD_BYTES = len(_MAGIC) + _NAME_BYTES + _NONCE_BYTES
 
 
 class NotProved(TreadleError):
-    """What came over the path is not what the holder of the token would send."""
+    """Bytes on the path differ from the bytes that the holder of the token would send."""
 
 
 class Proof:
     """One side of the exchange over one path.
 
-    Send `head` at once, then what `feed` returns; read no more than `wanted` bytes at a time, since what follows the
-    proof belongs to somebody else. `proved` is final for the follower; the leader then sends `choose()`.
+    Send `head` at once, then the answers of `feed`. Read at most `wanted` bytes at a time, since bytes after the proof
+    belong to the next protocol. `proved` is final for the follower; the leader then sends `choose()`.
     """
 
     def __init__(self, token: bytes, leads: bool) -> None:
@@ -53,11 +53,11 @@ class Proof:
 
     @property
     def wanted(self) -> int:
-        """How many more bytes of the other side's the present step takes; 0 once proved."""
+        """Number of bytes that the current step still needs from the other side; 0 once proved."""
         return 0 if self.proved else self._size - len(self._received)
 
     def feed(self, data: bytes) -> bytes:
-        """What to send in answer, in order; may be empty. Raises NotProved."""
+        """Return the bytes to send in answer, in order; may be empty. Raises NotProved."""
         answer = b""
         while data and not self.proved:
             taken, data = data[: self.wanted], data[self.wanted :]
@@ -73,7 +73,7 @@ class Proof:
         return answer
 
     def choose(self) -> bytes:
-        """What tells the follower that this path is used."""
+        """Return the message that informs the follower that this path is used."""
         return self._mac(b"choice", self._leads)
 
     # -- steps: 0 head, 1 stream, 2 receipt, 3 choice (follower only)
@@ -112,10 +112,10 @@ class Proof:
 
 
 def token_name(token: bytes) -> bytes:
-    """Tells tokens apart without telling them."""
+    """Name a token without revealing it."""
     return hmac.digest(token, b"treadle path\x00name", "sha256")[:_NAME_BYTES]
 
 
 def named_by(head: bytes) -> bytes:
-    """The name of the token a head is about."""
+    """Return the name of the token in a head."""
     return head[len(_MAGIC) : len(_MAGIC) + _NAME_BYTES]

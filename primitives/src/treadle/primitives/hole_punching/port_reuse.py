@@ -1,4 +1,4 @@
-"""Several sockets on one local port: the one to the coordinator, a dial to each member, and listeners."""
+"""Several sockets on one local port: the connection to the coordinator, a dial to each member, and listeners."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ LISTEN_BACKLOG = 16
 Endpoint = tuple[str, int]
 """Host and port."""
 ANY: Endpoint = ("", 0)
-"""To bind a socket to before it is connected: a port that is nobody else's."""
+"""Bind a socket to this before connecting: it gets a port that no other socket has."""
 
 
 def share_port(sock: socket.socket) -> None:
-    """Let other sockets of this user have the same local port: every one of them must allow it.
+    """Let other sockets of this user share the local port; every one of them must allow it.
 
-    Before the socket is bound; the connection to the coordinator, too, must be bound before it is connected (to `ANY`).
-    A port that the kernel chose for a connection may be that of another process's connection to somewhere else, which
-    allows nothing.
+    Call it before the socket is bound. The connection to the coordinator must also be bound (to `ANY`) before it is
+    connected. Otherwise the kernel may choose a port that another process's connection already has without sharing.
     """
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
 
 
 def bound(source: Endpoint) -> socket.socket:
-    """A new non-blocking TCP socket with this local address. Raises OSError."""
+    """Return a new non-blocking TCP socket with this local address. Raises OSError."""
     sock = socket.socket(socket.AF_INET6 if ":" in source[0] else socket.AF_INET, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
@@ -42,7 +41,7 @@ def bound(source: Endpoint) -> socket.socket:
 
 
 def listening(source: Endpoint) -> socket.socket:
-    """Raises OSError."""
+    """Return a listening socket with this local address. Raises OSError."""
     sock = bound(source)
     try:
         sock.listen(LISTEN_BACKLOG)
@@ -60,21 +59,23 @@ def abort(sock: socket.socket) -> None:
 
 
 class Guest(NamedTuple):
-    """A connection accepted on a shared port, and the head of the proof it sent."""
+    """A connection accepted on a shared port, and the head of its proof."""
 
     sock: socket.socket
     head: bytes
 
 
 class Hall(Protocol):
-    """Where guests are welcome."""
+    """Receives the guests of one attempt."""
 
     def welcome(self, guest: Guest) -> None:
         """Called from another thread."""
 
 
 class Lobby:
-    """The attempts of one process. Listeners on one port share its callers, so each asks here whom a caller seeks."""
+    """The attempts of one process. Listeners on one port share its callers, so each attempt finds a caller's target
+    here.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -85,12 +86,12 @@ class Lobby:
             self._halls[name] = hall
 
     def shut(self, name: bytes) -> None:
-        """No guest comes after this."""
+        """Accept no more guests under this name."""
         with self._lock:
             self._halls.pop(name, None)
 
     def pass_on(self, name: bytes, guest: Guest) -> bool:
-        """Whether somebody took it."""
+        """Give the guest to the attempt of this name; returns whether there is one."""
         with self._lock:
             hall = self._halls.get(name)
             if hall is not None:

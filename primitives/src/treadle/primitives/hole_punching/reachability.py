@@ -1,11 +1,11 @@
-"""Which members there is no path to for now. Pure: the clock is passed in."""
+"""The members that cannot be reached for now. Pure: the clock is passed in."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
 FIRST_PAUSE = 10.0
-"""Seconds after the first failure; doubled with every further one."""
+"""Seconds after the first failure; doubled after every further failure."""
 LONGEST_PAUSE = 600.0
 
 
@@ -15,7 +15,8 @@ class _Record(Struct):
 
 
 class Paths:
-    """What earlier attempts came to, so that nobody waits for the same failure again: relay, or use the store, instead.
+    """Results of earlier attempts, so that no message waits for a repeated failure: it is relayed, or goes through the
+    store.
 
     A record is forgotten once its pause has been over for `LONGEST_PAUSE`: networks change.
     """
@@ -29,11 +30,11 @@ class Paths:
         return len(self._records)
 
     def may_try(self, member: str, now: float) -> bool:
-        """No attempt to reach this member failed lately."""
+        """Return whether no attempt to reach this member failed lately."""
         return member not in self._records or now >= self._records[member].until
 
     def failed(self, member: str, now: float) -> float:
-        """Remember a failure; returns when to try again. Failing again until then changes nothing."""
+        """Record a failure; returns when to try again. Another failure before that time changes nothing."""
         self._forget(now)
         record = self._records.setdefault(member, _Record(0, now))
         if now >= record.until:
@@ -42,7 +43,7 @@ class Paths:
         return record.until
 
     def opened(self, member: str) -> None:
-        """There is a path: failures are forgotten."""
+        """A path opened: forget the member's failures."""
         self._records.pop(member, None)
 
     def _forget(self, now: float) -> None:

@@ -139,8 +139,9 @@ def _command(folder: Path, ports: dict[str, int]) -> list[str]:
 
 
 def _remove_sockets(ports: dict[str, int]) -> None:
-    """Remove the sockets that the server creates in /tmp for each service, whatever TMPDIR is; a killed server leaves
-    them."""
+    """Remove the sockets that the server creates in /tmp for each service, even with TMPDIR set; a killed server leaves
+    them.
+    """
     for port in ports.values():
         for path in Path("/tmp").glob(f"seaweedfs-*-{port}.sock"):
             path.unlink(missing_ok=True)
@@ -157,7 +158,7 @@ def _free_port() -> int:
 
 
 def _wait_until_ready(endpoint: S3Endpoint, process: subprocess.Popen[bytes], log: Path, bucket: str) -> None:
-    """Ready means that an object can be written: the S3 port answers seconds before there is a volume."""
+    """Wait until an object can be written: the S3 port answers seconds before there is a volume."""
     from ..errors import StoreError
     from ..stores.store import Store
 
