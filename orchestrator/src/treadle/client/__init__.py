@@ -1,5 +1,6 @@
 """Start, find, watch, resume and steer runs, for programs and for the command line.
 
-General layout: `client` (the verbs), `submission` (from a document to a run that can start), `run_lookup` (from a name
-to a run), `run_views` (runs as Temporal shows them), `garbage_collection`, `testing` (whole runs inside one process).
+`client` has the operations. `submission` prepares a run from a document, `run_lookup` finds a run by name, and
+`run_views` reads runs from Temporal. `garbage_collection` removes stored data; `testing` executes whole runs inside one
+process.
 """

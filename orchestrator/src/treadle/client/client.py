@@ -1,4 +1,4 @@
-"""What people and programs do with runs: start, look, wait, resume, stop."""
+"""Operations on runs: start, view, wait, resume, stop."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 ALL = f"WorkflowType = '{messages.WORKFLOW}'"
 _ANSWER = timedelta(seconds=10)
 _STEERING_ATTEMPTS = 3
-"""A run that cuts its history goes on as another execution, which refuses requests that were made for the last one."""
+"""A run that cuts its history continues as another execution, which rejects requests made for the previous one."""
 _FORGED = "Somebody else can write to Temporal: see SECURITY.md. If you changed the key, keep the former one in keys/."
 _LET_GO = 4.0
-"""Seconds after which no driver that lives is at a run that was terminated: a heartbeat says so."""
+"""Seconds after which every living driver has stopped working on a terminated run: it learns of that by a heartbeat."""
 
 
 class NoSuchRun(TreadleError):
-    """There is no run of that id."""
+    """No run has that id."""
 
 
 class RunConflict(TreadleError):
@@ -82,7 +82,7 @@ class Runs:
         if_exists: Literal["fail", "use", "terminate"] = "fail",
         start_delay: timedelta | None = None,
     ) -> bool:
-        """Start the run; False when `use` found it there. Raises RunConflict, Unreachable."""
+        """Start the run; False when `use` found an existing one. Raises RunConflict, Unreachable."""
         run = prepared.submission.run
         if not await self._claim_id(prepared, if_exists):
             return False
@@ -96,10 +96,10 @@ class Runs:
         return True
 
     async def start_once(self, submission: Submission) -> tuple[bool, dict[str, Any]]:
-        """Start a run that an event wants, at most once, whoever asks and however often.
+        """Start a run for an event, at most once, however often it is requested.
 
-        The first submission written under the id is the one that runs. Returns whether this call started it, and the
-        memo of the start that counts. Raises StoreError, and Unreachable when nothing can be said.
+        Only the first submission written under the id runs. Returns whether this call started it, and the memo of the
+        accepted start. Raises StoreError, and Unreachable when the result is unknown.
         """
         kept = await asyncio.to_thread(keep, self.files(submission.run), submission)
         start = RunStart(kept.run, digest(kept))
@@ -112,11 +112,11 @@ class Runs:
         return True, kept.memo
 
     async def _claim_id(self, prepared: Prepared, if_exists: str) -> bool:
-        """Write what the run is made of. False: it is there, running or over, and shall be used."""
+        """Write the run's submission. False: the run exists, open or ended, and shall be used."""
         run = prepared.submission.run
         files = self.files(run)
         known = await asyncio.to_thread(files.find, Submission, "spec")
-        # Before Temporal is asked: what somebody else submits at this moment may begin at any.
+        # Checked before Temporal: a concurrent submission may start its run at any moment.
         remains = known is not None and await asyncio.to_thread(_is_of_before, files, known, prepared.submission)
         if known is not None and await self.exists(run):
             if not _may_replace(known, prepared.submission, if_exists):
@@ -129,7 +129,8 @@ class Runs:
         return True
 
     async def _end(self, run: str) -> None:
-        """Terminate it if it is open, and wait until its drivers have heard of that: they would go on to write."""
+        """Terminate the run if it is open, and wait until its drivers have stopped: otherwise they would continue to
+        write."""
         view = await self.view(run)
         if view.open:
             await self.terminate(run, "another run takes the id")
@@ -165,12 +166,11 @@ class Runs:
             )
 
     async def resume(self, run: str, *, assume: str = "", only: Sequence[str] = (), queue: str = "") -> bool:
-        """Go on with a run that failed, was cancelled or timed out: same id, next resumption; or with these nodes only.
+        """Resume a run that failed, was cancelled or timed out: same id, next resumption; optionally with some nodes
+        only.
 
-        `queue`: that of another environment, whose driver serves the run.
-
-        False when it needs none: it is open (and only needs a driver), or it has succeeded. Raises UsageError for a run
-        that another one started.
+        `queue`: that of another environment, whose driver serves the run. Returns False when the run is open (and only
+        needs a driver), or has succeeded. Raises UsageError for a child run.
         """
         if parent_run(run):
             hint = f"The run that it belongs to goes on with it: treadle resume {run.partition('/')[0]}"
@@ -182,14 +182,14 @@ class Runs:
         start = RunStart(run, digest(submission), view.resumption + 1, assume, only=list(only))
         try:
             await self._start(start, submission, WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY, queue=queue)
-        except WorkflowAlreadyStartedError:  # somebody else was quicker
+        except WorkflowAlreadyStartedError:  # another process was faster
             return False
         return True
 
-    # -- looking
+    # -- viewing
 
     async def submission(self, run: str) -> Submission:
-        """Raises NoSuchRun; CorruptError for one that this deployment did not write."""
+        """Raises NoSuchRun; CorruptError for a submission that this deployment did not write."""
         try:
             return await asyncio.to_thread(self.files(run).load, Submission, "spec")
         except MissingError as error:
@@ -208,15 +208,15 @@ class Runs:
         prefix: str = "",
         labels: Mapping[str, str] | None = None,
     ) -> AsyncIterator[RunView]:
-        """Newest first, each run once, as its last resumption left it; `prefix`: of their ids; with all of the labels.
+        """Newest first, each run once, in its last resumption. `prefix` filters by id; `labels` must all match.
 
-        Runs that other runs started are left out, unless the prefix asks for them: `nightly/`.
+        Child runs are omitted, unless the prefix selects them: `nightly/`.
         """
         query = f"{ALL} AND StartTime >= '{since.isoformat()}'" if since else ALL
         query += f" AND WorkflowId STARTS_WITH '{prefix}'" if prefix else ""
         seen: set[str] = set()
         async for view in self.executions(query):
-            if not view.run.startswith(prefix):  # Temporal's SQLite compares without regard to case
+            if not view.run.startswith(prefix):  # Temporal's SQLite compares case-insensitively
                 continue
             if view.run in seen or len(seen) > 100_000 or (parent_run(view.run) and "/" not in prefix):
                 continue
@@ -228,15 +228,15 @@ class Runs:
                 return
 
     async def executions(self, query: str) -> AsyncIterator[RunView]:
-        """What Temporal lists for the query. Raises Unreachable."""
+        """The executions that Temporal lists for the query. Raises Unreachable."""
         with _translated():
             async for execution in self._client.list_workflows(query):
                 yield await listed(execution)
 
     async def drivers(self, but: str = "", queue: str = "") -> int:
-        """Processes that asked for work of this queue within the last minute, those of the identity `but` left out.
+        """Number of processes that polled this queue within the last minute, except those with the identity `but`.
 
-        `queue`: another one than that of this environment.
+        `queue`: another queue than that of this environment.
         """
         with _translated():
             return await drivers(
@@ -244,7 +244,7 @@ class Runs:
             )
 
     async def end(self, run: str) -> RunEnd:
-        """How the run ended; waits for it. Raises CorruptError for a result that this run did not give."""
+        """Wait for the end of the run; return its result. Raises CorruptError for a result of another execution."""
         first = _first_execution(await self._describe(run))
         handle = self._client.get_workflow_handle(run)
         try:
@@ -266,14 +266,15 @@ class Runs:
             await self._client.get_workflow_handle(run).cancel(reason=reason)
 
     async def terminate(self, run: str, reason: str = "") -> None:
-        """End the run at once, without asking it."""
+        """End the run at once, without a driver."""
         with _translated(run):
             await self._client.get_workflow_handle(run).terminate(reason=reason or "treadle terminate")
 
     async def steer(
         self, run: str, action: Literal["pause", "unpause", "limit"], stage: str = "", concurrency: int = 0
     ) -> None:
-        """Pause, unpause or limit. Raises UsageError when the run refuses, Unreachable when no driver answers."""
+        """Pause, unpause or limit. Raises UsageError when the run rejects the request, Unreachable when no driver
+        answers."""
         for attempt in range(_STEERING_ATTEMPTS):
             execution = (await self._describe(run)).run_id
             request = Steering(action, execution, uuid4().hex, stage=stage, concurrency=concurrency)
@@ -284,7 +285,7 @@ class Runs:
                 raise UsageError(f"run {run}: {refusal.message}", "See: treadle show " + run)
 
     async def _steered(self, run: str, request: Steering) -> ApplicationError | None:
-        """Why the run refuses the request; None: it was carried out."""
+        """The error with which the run rejects the request; None: it was carried out."""
         handle = self._client.get_workflow_handle(run)
         try:
             with _translated(run):
@@ -298,7 +299,7 @@ class Runs:
             raise Unreachable(text, "Start one: treadle worker. See: treadle doctor") from error
         return None
 
-    # -- parts
+    # -- helpers
 
     async def _describe(self, run: str) -> WorkflowExecutionDescription:
         with _translated(run):
@@ -312,30 +313,31 @@ class Runs:
         handle = self._client.get_workflow_handle(run)
         try:
             return bool(await handle.query("paused", rpc_timeout=timedelta(seconds=1)))
-        except Exception:  # noqa: BLE001  # no driver to ask: then it only counts as running
+        except Exception:  # noqa: BLE001  # no driver answers: the run counts as running
             return False
 
 
 def _first_execution(description: WorkflowExecutionDescription) -> str:
-    """Of the executions that a run consists of because its history was cut."""
+    """Id of the first execution. A run consists of several if its history was cut."""
     return description.raw_description.workflow_execution_info.first_run_id or description.run_id
 
 
 def memo(submission: Submission, resumption: int = 1) -> dict[str, Any]:
-    """What a listing says of a run, besides its state."""
+    """Data of a run in a listing, besides its state."""
     spec = submission.spec
     labels = {"labels": spec["labels"]} if spec.get("labels") else {}
     return {**submission.memo, "workflow": spec["name"], "resumption": resumption, **labels}
 
 
 def search_attributes(submission: Submission) -> TypedSearchAttributes:
-    """What a run is found by in Temporal's listing."""
+    """Attributes by which a run is found in Temporal's listing."""
     trigger = submission.memo.get("trigger")
     return TypedSearchAttributes([SearchAttributePair(TRIGGER, trigger)] if trigger else [])
 
 
 def keep(files: RunFiles, submission: Submission) -> Submission:
-    """Write what the run is made of, unless somebody has; what counts. Its code is shared. Raises StoreError."""
+    """Write the run's submission, unless one exists; return the existing or new one. Its code is shared. Raises
+    StoreError."""
     known = files.find(Submission, "spec")
     if known is not None:
         return known
@@ -343,7 +345,7 @@ def keep(files: RunFiles, submission: Submission) -> Submission:
 
 
 def _may_replace(known: Submission, new: Submission, if_exists: str) -> bool:
-    """False: the run that has the id shall be used. Raises RunConflict."""
+    """False: the existing run with this id shall be used. Raises RunConflict."""
     difference = same_workflow(known, new)
     if difference and if_exists != "terminate":
         raise RunConflict(
@@ -356,13 +358,14 @@ def _may_replace(known: Submission, new: Submission, if_exists: str) -> bool:
 
 
 def _is_of_before(files: RunFiles, known: Submission, new: Submission) -> bool:
-    """What is under the id is another run's, or was begun. What is neither, somebody may be about to start."""
+    """Whether the objects under the id belong to another run, or to one that has begun. If neither, another process may
+    be about to start it."""
     names = (info.name.removeprefix(f"{files.prefix}/") for info in files.store.list(files.prefix))
     return digest(known) != digest(new) or not all(name.startswith(("spec", "bundle", "events/")) for name in names)
 
 
 def _write(files: RunFiles, prepared: Prepared) -> None:
-    """Raises RunConflict when somebody else has just written another run under the id."""
+    """Raises RunConflict when another process has just written another run under the id."""
     submission = prepared.submission
     if prepared.again is not None:
         from treadle.orchestrator.run_store.event_copies import hand_over
@@ -375,7 +378,7 @@ def _write(files: RunFiles, prepared: Prepared) -> None:
 
 
 class _translated:
-    """The border to Temporal's RPC errors."""
+    """Converts Temporal's RPC errors."""
 
     def __init__(self, run: str = "") -> None:
         self._run = run

@@ -1,7 +1,7 @@
-"""What runs that are long over still hold in the store. Outputs in the places that workflows name are never touched.
+"""Finds and removes the stored data of runs that ended long ago. Outputs at the locations that workflows name are kept.
 
-Blocks of a run may outlive it: those that an entry of the cache consists of, as long as that is kept, and those that
-another run has taken over, as long as that one is there.
+Blocks of a run may outlive it: blocks of a cache entry stay as long as the entry, and blocks that another run reuses
+stay as long as that run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from treadle.primitives.stores.store import ObjectInfo, Store
 
 ROOT = "runs"
 Lent = Mapping[str, set[str]]
-"""Folder of a run -> segments whose blocks somebody else reads."""
+"""Folder of a run -> segments whose blocks another run or the cache uses."""
 
 
 class Leftover(Struct, frozen=True):
@@ -26,11 +26,11 @@ class Leftover(Struct, frozen=True):
     objects: int
     bytes: int
     modified: float
-    """When the newest of them was written, in seconds since the epoch."""
+    """Time of its newest object, in seconds since the epoch."""
 
 
 def leftovers(objects: Iterable[ObjectInfo]) -> list[Leftover]:
-    """By run, in the order of their names. Pure."""
+    """The objects by run, sorted by name. Pure."""
     found: dict[str, Leftover] = {}
     for info in objects:
         run = run_of(info)
@@ -40,22 +40,22 @@ def leftovers(objects: Iterable[ObjectInfo]) -> list[Leftover]:
 
 
 def run_of(info: ObjectInfo) -> str:
-    """The run that people or triggers started."""
+    """The top-level run, started by a user or a trigger."""
     return info.name.split("/")[1]
 
 
 async def needless(
     found: Iterable[Leftover], before: float, is_open: Callable[[str], Awaitable[bool]]
 ) -> list[Leftover]:
-    """Those last written to `before` that time whose run is not open.
+    """The runs that were last written before `before` and are not open.
 
-    The time also protects what is being submitted: its objects are written before Temporal hears of the run.
+    The time also protects runs that are being submitted: their objects are written before Temporal knows the run.
     """
     return [one for one in found if one.modified < before and not await is_open(one.run)]
 
 
 def borrowed(objects: Iterable[ObjectInfo], gone: Collection[str]) -> dict[str, set[str]]:
-    """Segments that runs other than those which are `gone` have taken over, by the folder of their lender. Pure."""
+    """Segments that runs outside `gone` reuse, by the folder of their lender. Pure."""
     objects = list(objects)
     there = {run_of(info) for info in objects} - set(gone)
     found: dict[str, set[str]] = defaultdict(set)
@@ -68,7 +68,7 @@ def borrowed(objects: Iterable[ObjectInfo], gone: Collection[str]) -> dict[str, 
 
 
 def removable(objects: Iterable[ObjectInfo], gone: Collection[str], *lent: Lent) -> Iterator[ObjectInfo]:
-    """What goes with those runs: all but blocks that somebody else reads, and the signs that they do. Pure."""
+    """The removable objects of those runs: all except blocks in use elsewhere, and the records of that use. Pure."""
     for info in objects:
         folder, kind, rest = _parted(info.name)
         segment = rest.rpartition("/")[0] if kind == "blocks" else rest.partition("/")[2]
@@ -80,7 +80,7 @@ def removable(objects: Iterable[ObjectInfo], gone: Collection[str], *lent: Lent)
 def separated(
     listed: Iterable[ObjectInfo], gone: Collection[str], lent: Lent
 ) -> tuple[list[ObjectInfo], dict[str, set[str]]]:
-    """What goes with those runs, and by run the names of what stays of them. Pure."""
+    """The removable objects of those runs, and by run the names of kept objects. Pure."""
     listed = list(listed)
     found = list(removable(listed, gone, lent, borrowed(listed, gone)))
     going = {info.name for info in found}
@@ -92,15 +92,15 @@ def separated(
 
 
 def remove_all(store: Store, objects: Iterable[ObjectInfo], kept: Mapping[str, Collection[str]]) -> None:
-    """Remove the runs of these objects but for what is `kept`. Blocking."""
+    """Remove the runs of these objects, except for the objects in `kept`. Blocking."""
     for run in sorted({run_of(info) for info in objects}):
         remove(store, run, kept.get(run, ()))
 
 
 def remove(store: Store, run: str, kept: Collection[str] = ()) -> None:
-    """Remove a run but for the objects `kept`. Blocking.
+    """Remove a run, except for the objects in `kept`. Blocking.
 
-    What defines the run goes last, so that a removal that was cut off is found again.
+    The run's spec is removed last, so that an interrupted removal is found again.
     """
     prefix = f"{ROOT}/{run}"
     store.delete(info.name for info in store.list(prefix) if info.name not in {f"{prefix}/spec", *kept})
@@ -111,7 +111,7 @@ def remove(store: Store, run: str, kept: Collection[str] = ()) -> None:
 
 
 def _parted(name: str) -> tuple[str, str, str]:
-    """(folder of the run, what it is, the rest) of an object: `runs/a/_b/blocks/s/0.1` is of the folder `a/_b`."""
+    """(folder of the run, kind, rest) of an object's name. `runs/a/_b/blocks/s/0.1` has the folder `a/_b`."""
     parts = name.split("/")[1:]
     depth = 1
     while depth < len(parts) and parts[depth].startswith(CHILD):

@@ -1,4 +1,5 @@
-"""Which run a person means: an id, `@last`, what Temporal's UI shows, and for reading the beginning of an id."""
+"""Resolves a text to a run: an id, `@last`, an id or URL from Temporal's UI, and for reading a unique prefix of an
+id."""
 
 from __future__ import annotations
 
@@ -15,13 +16,13 @@ from .client import ALL, NoSuchRun, Runs
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UI = re.compile(r"https?://[^/]+/namespaces/[^/]+/workflows/([^/]+)")
 _KNOWN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
-"""The characters of ids, child runs (`nightly/load`) included: such a text may stand in a query."""
+"""The characters of ids, including child runs (`nightly/load`). Such a text is safe in a query."""
 
 
 async def find_to_read(runs: Runs, text: str) -> str:
-    """The run to read: as `find_to_change`, or a beginning of its id that no other run shares.
+    """The run to read: as `find_to_change`, or a unique prefix of its id.
 
-    Raises NoSuchRun, and UsageError when several runs begin so.
+    Raises NoSuchRun, and UsageError when several runs have the prefix.
     """
     exact = await _exact(runs, text)
     if exact is not None:
@@ -35,7 +36,7 @@ async def find_to_read(runs: Runs, text: str) -> str:
 
 
 async def find_to_change(runs: Runs, text: str) -> str:
-    """The run to change: its whole id, `@last`, or what Temporal's UI shows. Raises NoSuchRun, UsageError."""
+    """The run to change: its full id, `@last`, or an id or URL from Temporal's UI. Raises NoSuchRun, UsageError."""
     exact = await _exact(runs, text)
     return _refuse(text, await _alike(runs, text)) if exact is None else exact
 
@@ -57,7 +58,7 @@ async def _exact(runs: Runs, text: str) -> str | None:
 
 
 async def _alike(runs: Runs, text: str) -> set[str]:
-    """Runs that begin so. Temporal's SQLite compares without regard to case: some may differ from the text in that."""
+    """Runs whose ids begin with the text. Temporal's SQLite compares case-insensitively, so some may differ in case."""
     if not _KNOWN_ID.fullmatch(text):
         return set()
     found = {view.run async for view in runs.executions(f"{ALL} AND WorkflowId STARTS_WITH '{text}'")}
@@ -65,7 +66,7 @@ async def _alike(runs: Runs, text: str) -> set[str]:
 
 
 def _refuse(text: str, near: Collection[str]) -> NoReturn:
-    """Raises NoSuchRun, which names runs that were perhaps meant."""
+    """Raises NoSuchRun, which names similar runs."""
     shown = ", ".join(sorted(near)[:3]) + (", ..." if len(near) > 3 else "")
     hint = f"Did you mean {shown}? Write the whole id." if near else "See: treadle list"
     raise NoSuchRun(f"there is no run {text}", hint)

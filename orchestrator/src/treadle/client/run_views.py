@@ -1,4 +1,4 @@
-"""Runs as Temporal shows them: what `describe()`, listings and ends say, as plain values."""
+"""Runs as reported by Temporal's `describe()`, listings and results, as plain values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from treadle.orchestrator.dispatcher.orders import Progress
 from treadle.orchestrator.protocol.encryption import RefusedMessage, activity_context
 
 FOREIGN = "(of another deployment)"
-"""The workflow's name of a run without a memo that this deployment can read."""
+"""The workflow's name of a run whose memo this deployment cannot read."""
 State = Literal["running", "succeeded", "failed", "cancelled", "terminated", "timed out", "paused"]
 STATES: dict[WorkflowExecutionStatus, State] = {
     WorkflowExecutionStatus.RUNNING: "running",
@@ -34,19 +34,19 @@ STATES: dict[WorkflowExecutionStatus, State] = {
 
 
 class NodeView(Struct, frozen=True):
-    """A node under way, from its activity's heartbeat."""
+    """A running node, from its activity's heartbeat."""
 
     node: str
     """Empty until the first heartbeat."""
     attempt: int
-    """Of the activity; above 1 when a driver was lost."""
+    """Attempt of the activity; above 1 when a driver was lost."""
     progress: tuple[Progress, ...]
     iteration: str
     last_failure: str
 
 
 class RunView(Struct, frozen=True):
-    """A run as `describe()` shows it: no driver is needed."""
+    """A run from `describe()`, which needs no driver."""
 
     run: str
     workflow: str
@@ -57,11 +57,11 @@ class RunView(Struct, frozen=True):
     nodes: tuple[NodeView, ...]
     history_events: int
     due: datetime | None = None
-    """When a delayed run will start; None: it has."""
+    """Start time of a delayed run; None: it has started."""
     labels: dict[str, str] = {}
-    """Of its workflow; a run that another one started has the labels of that."""
+    """Labels of its workflow; a child run has the labels of its parent."""
     queue: str = ""
-    """The task queue: on the embedded default it says which environment the run belongs to."""
+    """The task queue, which identifies the run's environment in the embedded default."""
 
     @property
     def open(self) -> bool:
@@ -87,14 +87,14 @@ class RunEnd(Struct, frozen=True):
 
 
 async def view_of(description: WorkflowExecutionDescription, paused: bool) -> RunView:
-    """With what is under way."""
+    """The run including its running nodes."""
     known = await listed(description)
     nodes = [await _node(description, pending) for pending in description.raw_description.pending_activities]
     return msgspec.structs.replace(known, state="paused" if paused else known.state, nodes=tuple(nodes))
 
 
 async def listed(execution: WorkflowExecution) -> RunView:
-    """A run as a listing shows it, without what is under way."""
+    """A run from a listing, without its running nodes."""
     memo = await _memo(execution)
     return RunView(
         execution.id,

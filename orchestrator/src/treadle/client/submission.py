@@ -1,4 +1,4 @@
-"""From a document to something that can be started: checked, planned once for early refusal, code bundled."""
+"""Prepares a run from a document: checks it, plans it to reject errors early, and bundles its code."""
 
 from __future__ import annotations
 
@@ -30,39 +30,39 @@ from treadle.primitives.errors import UsageError
 from treadle.primitives.functions import describe, load
 
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
-"""What a run may be called: it is also the name of a folder, and of a Temporal workflow."""
+"""Valid run ids. An id is also the name of a folder, and of a Temporal workflow."""
 _MANY = 500
-"""Nodes that surely fit into what Temporal takes at once."""
+"""Number of nodes that certainly fits into one Temporal payload."""
 
 
 class Prepared(Struct):
-    """A run that could be started now."""
+    """A run that is ready to start."""
 
     submission: Submission
     bundle: bytes
     plan: Plan
-    """Made for early refusal and for `treadle plan`; the run makes its own when it starts."""
+    """Made for early errors and for `treadle plan`; the run makes its own plan when it starts."""
     again: RunFiles | None = None
-    """The run that this one repeats; events that were copied for it are copied for this one."""
+    """The run that this one repeats; copies of its events are copied for this one."""
 
 
 class Package(Struct):
-    """The user's code of a workflow, as it travels."""
+    """The user's code of a workflow."""
 
     functions: dict[str, dict[str, Any]]
-    """Function reference -> what is known of it (FunctionInfo), and its `code` (Code)."""
+    """Function reference -> its properties (FunctionInfo), and its `code` (Code)."""
     digest: str = ""
-    """Of the bundle; empty without user code."""
+    """Digest of the bundle; empty without user code."""
     bundle: bytes = b""
 
 
 def new_run_id(workflow: str) -> str:
-    """Readable, sorts by time, unique: `wordcount-20261121-043012-7f3a2c`."""
+    """Readable, sorted by time, unique: `wordcount-20261121-043012-7f3a2c`."""
     return f"{workflow}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
 
 
 def function_references(spec: Spec) -> list[str]:
-    """Every user function of a workflow and of those that it runs, once, sorted."""
+    """All user functions of a workflow and its sub-workflows, without duplicates, sorted."""
     found: set[str] = set()
     for _, stage in all_stages(spec.stages):
         found.update(functions_of(stage))
@@ -81,9 +81,9 @@ def prepare(
     captured: Mapping[str, bytes],
     site: Site,
 ) -> Prepared:
-    """Everything that can be known before the run is checked here. Raises UsageError.
+    """Check everything that can be known before the run. Raises UsageError.
 
-    `base` is where relative URIs start, `roots` the folders whose modules are the project's own.
+    Relative URIs start from `base`; `roots` are the folders of the project's own modules.
     """
     folder = _written(base.absolute())
     code = package(spec, roots, captured)
@@ -100,7 +100,7 @@ def _written(folder: Path) -> str:
 
 
 def package(spec: Spec, roots: Sequence[Path], captured: Mapping[str, bytes]) -> Package:
-    """The code that the workflow names; its modules are imported, and print to stderr. Raises UsageError."""
+    """The code of the workflow's functions. Its modules are imported, and print to stderr. Raises UsageError."""
     references = function_references(spec)
     with redirect_stdout(sys.stderr):
         functions = {ref: msgspec.to_builtins(describe(load(ref, captured))) for ref in references}
@@ -126,7 +126,7 @@ def planned(submission: Submission, bundle: bytes, site: Site) -> Prepared:
 
 
 def on_executor(submission: Submission, executor: str | None) -> Submission:
-    """The run, with its stages that name no executor on this one; None: where they were."""
+    """The run, with `executor` for its stages that name none; None: unchanged."""
     if executor is None:
         return submission
     defaults = {**submission.spec.get("defaults", {}), "executor": executor}

@@ -1,4 +1,4 @@
-"""For tests: whole runs inside one process, without Temporal."""
+"""For tests: executes whole runs inside one process, without Temporal."""
 
 from .engine import Engine as Engine
 from .engine import EngineFailure as EngineFailure

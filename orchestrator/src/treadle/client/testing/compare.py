@@ -1,4 +1,4 @@
-"""What the reference interpreter says about a case, and how a run differs from it."""
+"""Compares a run with the result of the reference interpreter."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .strategies import Case
 
 
 def expected(case: Case, base: Path, run: str) -> ReferenceResult | ReferenceFailure:
-    """The definition's result for the case, whose files are below `base`."""
+    """The reference result for the case, whose files are below `base`."""
     spec = case.spec()
     try:
         return run_reference(spec, resolve_inputs(spec, case.inputs), load, base, run_id=run)
@@ -29,7 +29,7 @@ def expected(case: Case, base: Path, run: str) -> ReferenceResult | ReferenceFai
 def differences(
     wanted: ReferenceResult | ReferenceFailure, found: EngineResult | EngineFailure, base: Path, run: str
 ) -> list[str]:
-    """Everything in which a run differs from its definition, in words; empty when it is the same."""
+    """Descriptions of all differences between a run and its reference; empty if there are none."""
     if isinstance(wanted, ReferenceFailure):
         return list(_failure(wanted, found))
     if isinstance(found, EngineFailure):
@@ -74,7 +74,7 @@ def _metrics(wanted: ReferenceResult, found: EngineResult) -> Iterator[str]:
 
 
 def _same_names(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Values by name; the order of names means nothing there."""
+    """Compare values by name; the order of names is ignored."""
     return one.keys() == other.keys() and all(alike(one[name], other[name]) for name in one)
 
 
@@ -98,7 +98,7 @@ def _outputs(wanted: ReferenceResult, base: Path, run: str) -> Iterator[str]:
 
 
 def _failed_items(wanted: ReferenceResult, base: Path, run: str) -> Iterator[str]:
-    """Of the stages that list theirs in files."""
+    """Compare the failed items of stages that write them to files."""
     for manifest_path in sorted((base / "failed" / run).glob("*/_manifest.json")):
         manifest = json.loads(manifest_path.read_bytes())
         files = [manifest_path.parent / part["name"] for part in manifest["parts"]]
@@ -118,7 +118,7 @@ def _essence(item: Mapping[str, Any]) -> list[Any]:
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Equal in type and value at any depth; NaN is like NaN, 0.0 is not like -0.0."""
+    """Equal in type and value at any depth; NaN equals NaN, 0.0 differs from -0.0."""
     if type(one) is not type(other):
         return False
     if isinstance(one, float):

@@ -1,4 +1,4 @@
-"""What a generator of workflows must know of a dataset to read it in ways that are legal."""
+"""Properties of a dataset, from which a generator of workflows chooses legal ways to read it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,20 @@ from typing import Literal
 from treadle.primitives.encoding.references import Kind
 
 Records = Literal["int", "str", "pair", "row", "json", "any"]
-"""`pair` is (a key, a value), `row` has the columns `k` and `v`, `json` is what JSON can say, `any` is unknown."""
+"""`pair`: (a key, a value); `row`: columns `k` and `v`; `json`: JSON values; `any`: unknown."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A dataset as far as the document and the functions tell."""
+    """The properties of a dataset that follow from the document and the functions."""
 
     kind: Kind = "objects"
     records: Records = "any"
     grouped: Literal["", "one", "several"] = ""
-    """Its partitions are those of a shuffle of one input or of several."""
+    """Its partitions come from a shuffle of one input or of several."""
     dynamic: bool = False
-    """How many partitions it has is known only when it exists: a shuffle with others must say how many it makes."""
+    """Its number of partitions is known only once it exists. A shuffle of it with others must declare its own
+    number."""
 
     @property
     def keyed(self) -> bool:
@@ -35,23 +36,23 @@ class Shape:
 
 @dataclass
 class Place:
-    """What can be named from somewhere in the document: the top, or the body of a loop."""
+    """The names that are visible at a place in the document: the top level, or the body of a loop."""
 
     loops: tuple[str, ...] = ()
     datasets: dict[str, Shape] = field(default_factory=dict)
     """Reference -> shape."""
     broadcasts: list[str] = field(default_factory=list)
     cuts: list[tuple[str, int]] = field(default_factory=list)
-    """Broadcasts of boundaries, and how many."""
+    """Broadcasts of boundaries, and their number of boundaries."""
     numbers: list[str] = field(default_factory=list)
+    """Expressions whose value is a number or null."""
     values: list[str] = field(default_factory=list)
-    """Of reduces over everything, as paths."""
-    """Expressions that give a number, or null."""
+    """Paths of the values of reduces over all records."""
     siblings: list[str] = field(default_factory=list)
     """Stages that `needs` may name."""
 
     def inside(self, loop: str) -> Place:
-        """The same seen from a loop's body."""
+        """The same names as seen from a loop's body."""
         return replace(deepcopy(self), loops=(*self.loops, loop))
 
     def with_kind(self, kind: Kind) -> Iterator[tuple[str, Shape]]:

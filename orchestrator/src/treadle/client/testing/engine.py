@@ -1,4 +1,5 @@
-"""A whole run inside one event loop: the same scheduler, dispatcher, ledger and executors, with Temporal left out."""
+"""Executes a whole run inside one event loop: the real scheduler, dispatcher, ledger and executors, without
+Temporal."""
 
 from __future__ import annotations
 
@@ -59,11 +60,11 @@ class EngineFailure(Exception):
 
 @dataclass
 class EngineResult:
-    """What a run left; datasets are decoded."""
+    """The result of a run, with decoded datasets."""
 
     run: str
     datasets: dict[str, list[tuple[Kind, Any]]]
-    """stage -> (kind, value) of each partition; stages written out only and skipped ones are absent."""
+    """stage -> (kind, value) of each partition. Skipped stages, and stages that only write files, are absent."""
     metrics: dict[str, Any]
     outputs: dict[str, Any]
     skipped: set[str] = field(default_factory=set)
@@ -80,9 +81,9 @@ class Engine:
         host_root: Path | None,
         hosts: Sequence[Hosts] = (),
     ) -> None:
-        """`executors`: by the name that stages use; a single one is called `local`.
+        """`executors`: by the name that stages use; a single executor is called `local`.
 
-        `hosts`: those whose blocks are pulled over TCP; the first is the one of `host_root`.
+        `hosts`: the hosts whose blocks are pulled over TCP; the first is the host of `host_root`.
         """
         here = hosts[0] if hosts else None
         pools = Pools(executors if isinstance(executors, Mapping) else {"local": executors})
@@ -100,7 +101,7 @@ class Engine:
         run: str = "",
         memo: Mapping[str, Any] | None = None,
     ) -> str:
-        """Write what a run is made of and its plan; returns its id."""
+        """Write the submission of a run and its plan; return its id."""
         run_id = run or new_run_id(spec.name)
         prepared = prepare(
             spec, inputs, run=run_id, base=base, roots=roots, captured=captured or {}, site=plan_site(self.site)
@@ -119,7 +120,7 @@ class Engine:
         desk: Desk | None = None,
         assume: Literal["", "done", "retry"] = "",
     ) -> EngineResult:
-        """Run what was submitted, or go on with it. Raises EngineFailure; Stopped once `desk` was drained."""
+        """Execute a submitted run, or resume it. Raises EngineFailure; Stopped once `desk` was drained."""
         run = self.site.open(run_id)
         for host in self._others:
             host.announce(run_id)
@@ -156,7 +157,7 @@ class Engine:
             return NodeLost(node.id, lost.blocks, group)
 
     async def _child(self, parent: Run, node: Child, orders: Orders) -> Event:
-        """The child as a run of its own, planned now."""
+        """Execute the child as a run of its own, planned now."""
         started = parent.plan.started
         try:
             wanted = child_submission(parent.submission, started, parent.files.child(node.id), orders.bindings)

@@ -1,4 +1,4 @@
-"""Shuffles, in every way that the shapes of their inputs allow."""
+"""Generates shuffles, in all forms that the shapes of their inputs allow."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _by(draws: Draws, shape: Shape) -> Any:
 
 
 def _range(draws: Draws, place: Place, stage: Stage) -> None:
-    """Boundaries that are written, that another stage computes, or that are sampled."""
+    """Boundaries that are literal, computed by another stage, or sampled."""
     partitioner: dict[str, Any] = {"type": "range"}
     cuts = [(name, count) for name, count in place.cuts if name not in (stage["input"], *stage["input"])]
     how = draws.pick(["sampled", "written", "computed"])
@@ -83,7 +83,8 @@ def _range(draws: Draws, place: Place, stage: Stage) -> None:
 
 
 def cuts_stages(draws: Draws, place: Place) -> tuple[dict[str, Stage], str, int]:
-    """Two stages: a reduce that computes boundaries, and its broadcast; with its name and how many there are."""
+    """Two stages: a reduce that computes boundaries, and its broadcast. Returns them with the broadcast's name and the
+    number of boundaries."""
     given, _ = some_input(draws, place)
     count = draws.number(1, 3)
     reduce, broadcast = draws.name("quantiles"), draws.name("cuts")

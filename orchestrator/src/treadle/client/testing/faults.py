@@ -1,7 +1,7 @@
-"""Faults as data: what happens to the functions, the workers, the blocks and the driver of a generated run.
+"""Faults as data: faults of the functions, workers, blocks and driver of a generated run.
 
-A fault must be survived: the run gives what it would give without. Functions play their part themselves, from a file
-that is named after the run; everything else is done here, between the driver and a healthy executor or store.
+A run must survive its faults: its result is the same as without them. Functions play their faults themselves, from a
+file that is named after the run. All other faults happen here, between the driver and a healthy executor or store.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ ReportFault = Literal["lose", "drop", "corrupt", "delete"]
 
 @dataclass(frozen=True)
 class Faults:
-    """What goes wrong in one run."""
+    """The faults of one run."""
 
     calls: tuple[tuple[str, int, int, CallFault], ...] = ()
-    """(path of a stage, partition, attempt, what its function does)."""
+    """(path of a stage, partition, attempt, action of its function)."""
     reports: Mapping[int, ReportFault] = field(default_factory=dict)
-    """The so-many-th outcome: the worker is lost after its put and before its report (`lose`), the executor loses this
-    report and all later ones of the task (`drop`), or the block is damaged."""
+    """Index of an outcome -> its fault. `lose`: the worker is lost after writing the block and before its report.
+    `drop`: the executor loses this report and all later ones of the task. Otherwise the block is damaged."""
 
     def write(self, folder: Path, run: str) -> None:
-        """For the functions of the run."""
+        """Write the faults for the functions of the run."""
         script: dict[str, Any] = {}
         for stage, partition, attempt, action in self.calls:
             script.setdefault(stage, {}).setdefault(str(partition), {})[str(attempt)] = action
@@ -47,7 +47,7 @@ class Faults:
 
 @st.composite
 def faults(draw: DrawFn, case: Case) -> Faults:
-    """Faults that the case survives: few enough losses, and one failure where an attempt may fail."""
+    """Faults that the case survives: few enough losses, and one failure if an attempt may fail."""
     paths = list(_paths(case.document["stages"]))
     attempts = case.document["defaults"]["retry"]["maximumAttempts"]
     calls: list[tuple[str, int, int, CallFault]] = []
@@ -62,7 +62,7 @@ def faults(draw: DrawFn, case: Case) -> Faults:
 
 
 def _paths(stages: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Of the stages with functions, in the first two iterations of the loops around them."""
+    """Paths of the stages with functions, in the first two iterations of their loops."""
     for name, stage in stages.items():
         if stage["type"] == "loop":
             for iteration in (1, 2):
@@ -75,7 +75,7 @@ def _paths(stages: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 class FaultyExecutor:
-    """An executor some of whose outcomes get lost, or whose blocks are damaged once they are reported."""
+    """An executor that loses some outcomes, or whose blocks are damaged after they are reported."""
 
     def __init__(
         self, inner: Executor, plan: Mapping[int, ReportFault], damage: Callable[[BlockRef, str], None]
@@ -96,7 +96,7 @@ class FaultyExecutor:
         await self._inner.stop()
 
     def _meddle(self, outcome: Outcome) -> ReportFault | None:
-        """What happens to this outcome."""
+        """The fault of this outcome."""
         action = self._plan.get(self._outcomes)
         self._outcomes += 1
         if action in ("corrupt", "delete") and outcome.block is not None:
@@ -134,7 +134,7 @@ class _FaultySlot:
 
 
 class Damage:
-    """Spoils blocks of a run, wherever they are; remembers which."""
+    """Damages blocks of a run in all their locations, and records their names."""
 
     def __init__(self, store: Store, run: str, *host_roots: Path | None) -> None:
         self._store, self._run = store, run
@@ -162,7 +162,7 @@ class Damage:
 
 
 class CrashingStore(Store):
-    """A driver's store that is cut off for good at the so-many-th write, just before it or just after."""
+    """A driver's store that fails permanently at its n-th write, just before it or just after."""
 
     def __init__(self, inner: Store, write: int, *, after: bool) -> None:
         self.url = inner.url

@@ -1,4 +1,4 @@
-"""What every part of the generator draws with, and what it collects on the way."""
+"""The draws that all parts of the generator share, and the data they collect."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Draws:
-    """One document being written."""
+    """One document that is being generated."""
 
     def __init__(self, draw: DrawFn, module: str, failing: bool) -> None:
         self.draw: DrawFn = draw
@@ -29,21 +29,21 @@ class Draws:
         return self.draw(strategy)
 
     def pick(self, choices: Sequence[T]) -> T:
-        """The first is the simplest."""
+        """Pick a choice; the first is the simplest."""
         return self.draw(st.sampled_from(choices))
 
     def maybe(self) -> bool:
         return self.draw(st.booleans())
 
     def rarely(self) -> bool:
-        """One in six."""
+        """True once in six times."""
         return self.draw(st.integers(0, 5)) == 5
 
     def number(self, least: int, most: int) -> int:
         return self.draw(st.integers(least, most))
 
     def name(self, prefix: str) -> str:
-        """Unique in the document."""
+        """A name that is unique in the document."""
         self._numbers[prefix] = self._numbers.get(prefix, 0) + 1
         return f"{prefix}{self._numbers[prefix]}"
 
@@ -51,7 +51,7 @@ class Draws:
         return f"{self._module}:{name}"
 
     def declare(self, name: str, declaration: dict[str, Any], value: Any = None) -> str:
-        """An input of the workflow, with the value given for it, if any."""
+        """Declare an input of the workflow, with its value if there is one."""
         self.inputs[name] = declaration
         if value is not None:
             self.given[name] = value

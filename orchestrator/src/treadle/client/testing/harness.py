@@ -1,4 +1,4 @@
-"""Runs cases on warm executors from a test that is no coroutine: one event loop in a thread, for a whole session."""
+"""Runs cases on warm executors from a synchronous test: one event loop in a thread, for a whole session."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ T = TypeVar("T")
 
 
 class Harness:
-    """Executors, stores and a key for a session of tests; everything lives below `folder`."""
+    """Executors, stores and a key for a session of tests; all files are below `folder`."""
 
     def __init__(self, folder: Path, root: Path, environment: Mapping[str, str] | None = None) -> None:
-        """`root` is the folder below which the functions' module is found."""
+        """`root`: the folder that contains the functions' module."""
         self.folder, self.root = folder, root
         self._environment = {**os.environ, **(environment or {})}
         self.key = sealing.load_or_create_key(folder / "key")
@@ -62,7 +62,8 @@ class Harness:
         environment: Mapping[str, str] | None = None,
         room: int | None = None,
     ) -> LocalExecutor:
-        """A started local executor; `environment` is added to that of its workers, which start while `entered`.
+        """A started local executor. `environment` is added to that of its workers, which start inside the context
+        `entered`.
 
         `room`: bytes of records before they are spilled.
         """
@@ -79,7 +80,7 @@ class Harness:
         return executor
 
     def isolated(self, slots: int) -> IsolatedExecutor:
-        """An executor whose attempts are processes of their own."""
+        """A started executor whose attempts are separate processes."""
         executor = IsolatedExecutor(key_file=str(self.folder / "key"), slots=slots, environment=self._environment)
         self.wait(executor.start())
         self._executors.append(executor)
@@ -95,7 +96,7 @@ class Harness:
         return Engine(store, executor, self.key, host_root, hosts)
 
     def submit(self, engine: Engine, case: Case, base: Path, run: str) -> EngineFailure | None:
-        """Write the run; what is refused at once counts as a failure of the run."""
+        """Write the run. An immediate rejection counts as a failure of the run."""
         spec = case.spec()
         try:
             engine.submit(spec, resolve_inputs(spec, case.inputs), base=base, roots=[self.root], run=run)
@@ -104,7 +105,7 @@ class Harness:
         return None
 
     def result(self, engine: Engine, run: str, **options: Any) -> EngineResult | EngineFailure:
-        """Run what was submitted to its end."""
+        """Execute a submitted run to its end."""
         try:
             return self.wait(engine.run(run, **options))
         except EngineFailure as failure:

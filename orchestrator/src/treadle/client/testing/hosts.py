@@ -1,4 +1,4 @@
-"""Several hosts on one machine: executors with shared memory of their own, whose blocks the others pull over TCP."""
+"""Several hosts on one machine: executors with separate shared memory, which pull blocks from each other over TCP."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from treadle.executors.program import Report, Task
 
 
 class NamedSlot:
-    """A slot of an executor among several, under a name of its own."""
+    """A slot of one of several executors, under its own name."""
 
     def __init__(self, name: str, slot: Slot) -> None:
         self.name, self._slot = name, slot
@@ -28,7 +28,7 @@ class NamedSlot:
 
 
 class SeveralHosts:
-    """One executor out of several, each of which has its own host folder. Slots alternate between the hosts."""
+    """One executor made of several, each of which has its own host folder. Slots alternate between the hosts."""
 
     def __init__(self, executors: Sequence[Executor]) -> None:
         self._executors = executors

@@ -1,4 +1,4 @@
-"""Loops, nested up to two deep, and the list of stages that a document or a body is."""
+"""Generates loops, nested up to two deep, and the list of stages of a document or a loop's body."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ DEPTH = 2
 
 
 def add_stages(draws: Draws, place: Place, count: int) -> dict[str, Stage]:
-    """So many stages, each of which can read those before it; `place` learns of them."""
+    """Generate `count` stages, each of which can read the earlier ones; they are added to `place`."""
     stages: dict[str, Stage] = {}
     for _ in range(count):
         kind = draws.pick(_TYPES)
@@ -80,7 +80,7 @@ def _keyed(draws: Draws, place: Place, stages: dict[str, Stage]) -> None:
 
 
 def _add(draws: Draws, place: Place, stages: dict[str, Stage], kind: str, stage: Stage, shape: Shape) -> str:
-    """With what any stage may have; returns its name."""
+    """Add a stage with the settings that any stage may have; return its name."""
     name = draws.name(kind)
     shape = replace(shape, dynamic=_is_dynamic(stage, place))
     add_order(draws, place, stage)
@@ -107,7 +107,7 @@ def _is_dynamic(stage: Stage, place: Place) -> bool:
 
 
 def _loop(draws: Draws, place: Place, stages: dict[str, Stage]) -> None:
-    """State: sometimes a dataset, sometimes a number, sometimes both."""
+    """State: a dataset, a number, or both."""
     name = draws.name("loop")
     inside = place.inside(name)
     state: dict[str, Any] = {}
@@ -145,7 +145,7 @@ def _loop(draws: Draws, place: Place, stages: dict[str, Stage]) -> None:
 
 
 def _read_state(draws: Draws, place: Place, stages: dict[str, Stage], reference: str) -> None:
-    """So that the last state is seen by somebody."""
+    """Add a stage that reads the last state."""
     name = draws.name("map")
     stages[name] = {
         "type": "map",

@@ -26,16 +26,16 @@ from ..submission import prepare
 
 @dataclass
 class Service:
-    """What a test needs of a running service."""
+    """The parts of a running service that a test needs."""
 
     client: Client
     site: Site
     runs: Runs
 
     async def submit(self, spec: Mapping[str, Any], run: str, base: Path, root: Path, runs: Runs | None = None) -> None:
-        """Start a run; relative URIs count from `base`, the functions' modules are below `root`.
+        """Start a run. Relative URIs start from `base`; the functions' modules are below `root`.
 
-        `runs`: in place of those that the driver serves.
+        `runs` replaces the runs that the driver serves.
         """
         prepared = prepare(
             Spec.model_validate(spec, by_alias=True, by_name=False),
@@ -49,13 +49,13 @@ class Service:
         await (runs or self.runs).submit(prepared)
 
     async def history(self, run: str) -> WorkflowHistory:
-        """Of the run's latest resumption."""
+        """The history of the run's latest resumption."""
         return await self.client.get_workflow_handle(run).fetch_history()
 
 
 @asynccontextmanager
 async def service(home: Home, slots: int = 2) -> AsyncIterator[Service]:
-    """Everything ends with the block, the server included."""
+    """A service for the duration of the block; the server ends with it."""
     profile = load_profile(home)
     try:
         await asyncio.to_thread(embedded.attach, home)

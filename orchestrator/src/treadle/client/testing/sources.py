@@ -1,4 +1,4 @@
-"""Inputs of stages: literal records, ranges, and files of every format cut into tiny splits."""
+"""Generates inputs of stages: literal records, ranges, and files of every format in tiny splits."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KEYS = st.one_of(st.none(), st.integers(-1, 3), st.sampled_from(["a", "b", ""])
 
 
 def any_input(draws: Draws) -> tuple[Any, Shape]:
-    """Something to write as `input`, and what it gives."""
+    """A value for `input`, and its shape."""
     kind = draws.pick(["items", "range", "text", "jsonl", "csv", "parquet", "npy", "fixed", "given"])
     match kind:
         case "items":
@@ -31,7 +31,7 @@ def any_input(draws: Draws) -> tuple[Any, Shape]:
 
 
 def text_files(draws: Draws) -> dict[str, Any]:
-    """For `whole: true`."""
+    """Input for `whole: true`."""
     source, _ = _files(draws, "text")
     return source
 
@@ -66,7 +66,7 @@ def _range(draws: Draws) -> tuple[Any, Shape]:
 
 
 def _partitions(draws: Draws, source: dict[str, Any]) -> None:
-    """Often more than there are records."""
+    """A number of partitions, often higher than the number of records."""
     if draws.maybe():
         source["partitions"] = draws.number(1, 6)
 
@@ -117,7 +117,7 @@ def _jsonl(draws: Draws, _: dict[str, Any]) -> bytes:
 
 
 def _spoil(draws: Draws, lines: list[str]) -> None:
-    """Now and then a line that cannot be parsed, and a blank one."""
+    """Rarely insert a line that cannot be parsed, and a blank one."""
     if draws.failing and draws.rarely():
         lines.insert(draws.number(0, len(lines)), draws.pick(["{", "NaN", '"' + "x" * 9]))
         lines.insert(draws.number(0, len(lines)), draws.pick(["", " "]))

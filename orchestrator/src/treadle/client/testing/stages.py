@@ -1,4 +1,4 @@
-"""Stages that read one dataset: map, reduce, broadcast, barrier."""
+"""Generates stages that read one dataset: map, reduce, broadcast, barrier."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _PICKY = ("picky", "picky_late")
 
 
 def some_input(draws: Draws, place: Place) -> tuple[Any, Shape]:
-    """A dataset that exists already, or a source."""
+    """An existing dataset, or a source."""
     if place.datasets and draws.number(0, 4) < 4:
         name = draws.pick(list(reversed(place.datasets)))
         return name, place.datasets[name]
@@ -113,7 +113,7 @@ def _per_partition(draws: Draws, given: Any) -> tuple[Stage, Shape]:
 
 
 def _picky(draws: Draws, place: Place, given: Any) -> tuple[Stage, Shape]:
-    """With failures: tolerated, too many, or none allowed."""
+    """A map with failures: tolerated, too many, or none allowed."""
     if not draws.failing:
         return {"type": "map", "input": given, "uses": draws.function("number")}, Shape("objects", "int")
     stage: Stage = {"type": "map", "input": given, "uses": draws.function(draws.pick(_PICKY))}
@@ -164,7 +164,7 @@ def reduce_stage(draws: Draws, place: Place) -> tuple[Stage, Shape]:
 
 
 def _fold(draws: Draws, place: Place, stage: Stage) -> None:
-    """`combine` with what may stand beside it."""
+    """Add `combine` with settings that it allows."""
     combines = ["nest", "add", "append", *(["picky_add"] if draws.failing and draws.rarely() else [])]
     stage["combine"] = draws.function(draws.pick(combines))
     if stage["per"] == "all" and draws.maybe():
@@ -183,7 +183,7 @@ def _fold(draws: Draws, place: Place, stage: Stage) -> None:
 
 
 def per_key_stage(draws: Draws, place: Place, given: str) -> tuple[Stage, Shape]:
-    """Over a shuffle, or a barrier over one."""
+    """A reduce per key over a shuffle, or over a barrier after one."""
     shape = place.datasets[given]
     stage: Stage = {"type": "reduce", "input": given, "per": "key"}
     if shape.grouped == "one" and draws.maybe():
@@ -214,17 +214,17 @@ def broadcast_stage(draws: Draws, place: Place) -> tuple[Stage, Shape]:
 
 
 def barrier_stage(draws: Draws, place: Place) -> tuple[Stage, Shape]:
-    """Reads a stage; the caller sees to it that there is one."""
+    """A barrier after a stage; the caller ensures that one exists."""
     names = [name for name in place.datasets if "." not in name]
     name = draws.pick(list(reversed(names)))
     return {"type": "barrier", "input": name}, place.datasets[name]
 
 
-# -- what any stage may have ---------------------------------------------------------------------------------------
+# -- settings of any stage ------------------------------------------------------------------------------------------
 
 
 def add_output(draws: Draws, name: str, stage: Stage, shape: Shape) -> None:
-    """Files of a format that can hold the records."""
+    """Add an output in a format that can hold the records."""
     formats = _FORMATS.get((shape.kind, shape.records), [])
     if not formats or draws.number(0, 2) < 2:
         return
@@ -243,11 +243,11 @@ _FORMATS: dict[tuple[str, str], list[dict[str, Any]]] = {
     ("table", "row"): [{"format": "parquet"}, {"format": "csv", "delimiter": "\t"}, {"format": "parquet"}],
     ("array", "any"): [{"format": "npy"}, {"format": "fixed"}, {"format": "csv"}],
 }
-"""`json` and arrays may hold what their format refuses: then the run must fail."""
+"""`json` and arrays may hold values that their format rejects: then the run must fail."""
 
 
 def add_order(draws: Draws, place: Place, stage: Stage) -> None:
-    """`needs` and `when`."""
+    """Add `needs` and `when`."""
     if place.siblings and draws.rarely():
         stage["needs"] = [draws.pick(place.siblings)]
     if place.numbers and draws.rarely():
@@ -256,5 +256,5 @@ def add_order(draws: Draws, place: Place, stage: Stage) -> None:
 
 
 def exported(shape: Shape) -> Shape:
-    """As a loop's state: partitions of any shape may follow the first ones."""
+    """The shape as a loop's state: later partitions may have any shape."""
     return Shape(shape.kind, "any" if shape.kind == "objects" else shape.records, dynamic=True)

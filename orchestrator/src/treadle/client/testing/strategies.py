@@ -1,12 +1,13 @@
 """Hypothesis strategies of whole workflows: valid documents of every stage type, with the files they read.
 
-`cases(module)` draws a `Case`. Generation is typed: it knows the kind and the records of every dataset it has made so
-far (`shapes`), so nearly everything it writes is legal, and what fails does so for its data. Stages refer to functions
-by name only; `module` must have those that `stages` and `exchanges` name (treadle's: tests/properties/functions.py).
+`cases(module)` draws a `Case`. Generation is typed: it tracks the kind and the records of every generated dataset
+(`dataset_shapes`). Nearly all generated documents are therefore legal, and failures come from the data. Stages refer to
+functions by name only; `module` must define the functions that `stages` and `exchanges` name (treadle's:
+tests/properties/functions.py).
 
-General layout: `shapes` (what is known of a dataset), `sources` (inputs and files), `stages` (map, reduce, broadcast,
-barrier), `exchanges` (shuffle), `loops`, and here the document around them. Everything shrinks towards fewer stages,
-fewer and smaller records, and defaults.
+`dataset_shapes` has the properties of a dataset, `sources` inputs and files, `stages` map, reduce, broadcast and
+barrier, `exchanges` shuffles, `loops` loops; this module generates the document around them. Cases shrink towards fewer
+stages, fewer and smaller records, and defaults.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from .loops import add_stages
 
 @dataclass(frozen=True)
 class Case:
-    """A workflow and everything it needs."""
+    """A workflow with its inputs and files."""
 
     document: dict[str, Any]
     inputs: dict[str, Any] = field(default_factory=dict)
@@ -40,7 +41,7 @@ class Case:
         return Spec.model_validate(self.document, by_alias=True, by_name=False)
 
     def write(self, folder: Path) -> None:
-        """Put the files where relative URIs find them."""
+        """Write the files to where relative URIs find them."""
         for name, content in self.files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -52,13 +53,13 @@ class Case:
 
 
 def cases(module: str, *, most: int = 6, failing: bool = True) -> SearchStrategy[Case]:
-    """Workflows of at most `most` stages at each level; with `failing`, also ones whose functions raise."""
+    """Workflows of at most `most` stages at each level; with `failing`, some functions raise."""
     return _cases(module, most, failing)
 
 
 @st.composite
 def mixed(draw: DrawFn, module: str, most: int = 5) -> Case:
-    """Workflows whose stages each go their own way: directly or through the store, durable or not."""
+    """Workflows whose stages choose different exchanges: directly or through the store, durable or not."""
     case = draw(cases(module, most=most))
     return dataclasses.replace(case, document={**case.document, "stages": _mix(draw, case.document["stages"])})
 
