@@ -1,4 +1,4 @@
-"""Runs that are broken off and taken up again, with every attempt counted."""
+"""Runs that are interrupted and resumed, with every attempt counted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Done = tuple[str, int]
 
 
 class Counted:
-    """An executor that counts outcomes and shows each to `see` before the driver hears of it."""
+    """An executor that counts outcomes and passes each to `see` before the driver receives it."""
 
     def __init__(self, inner: Executor, see: Callable[[str, Outcome], None]) -> None:
         self.capabilities = inner.capabilities
@@ -70,7 +70,7 @@ def _look_away(_segment: str, _outcome: Outcome) -> None:
 
 
 class Broken:
-    """One run, by engines that know of each other only through the store."""
+    """One run, carried out by engines that share only the store."""
 
     def __init__(self, harness: Harness, executor: Executor, store: Store, folder: Path, document: Mapping[str, Any]):
         self.harness, self.executor, self.store = harness, executor, store
@@ -89,12 +89,12 @@ class Broken:
         store: Store | None = None,
         **how: Any,
     ) -> tuple[EngineResult | EngineFailure, Counter[Done]]:
-        """Run, or go on: what came of it, and what was done for it."""
+        """Start or resume the run. Returns its result and the work done."""
         counted = Counted(self.executor, see)
         return self.harness.result(self.engine(counted, store), self.run, **how), counted.outcomes
 
     def losing(self, *which: Done) -> Callable[[str, Outcome], None]:
-        """Deletes the blocks of these partitions, once each, when they are made."""
+        """Delete the blocks of these partitions, once each, when they are made."""
         left = set(which)
 
         def see(segment: str, outcome: Outcome) -> None:

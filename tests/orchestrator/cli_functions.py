@@ -1,4 +1,4 @@
-"""User functions of the workflows in test_cli_runs.py; copied beside them, as a user's would be."""
+"""User functions of the workflows in test_cli_runs.py, copied next to them like a user's module."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from treadle.executors import Context, Result
 
 
 def noted(value: Any, log: str, context: Context) -> Any:
-    """The record as it is, and a line in `log` for each partition's attempt."""
+    """Returns the record unchanged, and writes a line to `log` for each attempt at a partition."""
     with open(log, "a", encoding="utf-8") as file:
         file.write(f"{context.stage} {context.partition}\n")
     return value

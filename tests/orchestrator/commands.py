@@ -1,4 +1,4 @@
-"""Whole commands in processes of their own, forked from one that has done the imports: a tenth of the time."""
+"""Whole commands in separate processes, forked from a process with all imports done: a tenth of the time."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _command(arguments: tuple[str, ...], folder: str, environ: Mapping[str, str]
 
 @dataclass
 class Terminal:
-    """Commands in one folder, with one home. As a context: what they leave running there ends with it."""
+    """Commands in one folder, with one home. As a context it ends the processes that they leave running."""
 
     folder: Path
     home: Path
@@ -90,7 +90,7 @@ class Terminal:
 
 @dataclass
 class Running:
-    """A command under way."""
+    """A running command."""
 
     arguments: tuple[str, ...]
     process: multiprocessing.process.BaseProcess
@@ -107,8 +107,8 @@ class Running:
 
 
 def begin(words: tuple[str, ...], folder: Path, environ: Mapping[str, str], out: Path, err: Path) -> Running:
-    """`treadle WORDS`, which writes to these files."""
-    for file in (out, err):  # also of one that dies before it writes
+    """Start `treadle WORDS`, which writes to these files."""
+    for file in (out, err):  # also for a command that dies before it writes
         file.touch()
     process = _context().Process(target=_command, args=(words, str(folder), dict(environ), str(out), str(err)))
     process.start()
@@ -118,14 +118,14 @@ def begin(words: tuple[str, ...], folder: Path, environ: Mapping[str, str], out:
 def treadle(
     *words: object, folder: Path, environ: Mapping[str, str], timeout: float = 100
 ) -> subprocess.CompletedProcess[str]:
-    """`treadle WORDS` to its end, told as `subprocess.run` would."""
+    """Run `treadle WORDS` to its end. Returns the result of `subprocess.run`."""
     with tempfile.TemporaryDirectory(prefix="treadle-command-") as place:
         done = begin(tuple(map(str, words)), folder, environ, Path(place, "out"), Path(place, "err")).wait(timeout)
         return subprocess.CompletedProcess(done.arguments, done.code, done.out, done.err)
 
 
 _NORMAL = (
-    (re.compile(r"^\d\d:\d\d:\d\d .*\n", re.M), ""),  # progress: what is seen of it depends on the machine
+    (re.compile(r"^\d\d:\d\d:\d\d .*\n", re.M), ""),  # progress: it depends on the machine's speed
     (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+Z)?"), "TIME"),
     (re.compile(r"-\d{8}-\d{6}-[0-9a-f]{6}"), "-ID"),
     (re.compile(r"\b\d+(\.\d+)? s\b"), "N s"),
@@ -133,13 +133,13 @@ _NORMAL = (
     (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:PORT"),
     (re.compile(r'File "[^"]*/(?=[^/"]+")'), 'File "'),
     (re.compile(r", line \d+"), ", line N"),
-    (re.compile(r"\w+: Can't (pickle|get) local object .*"), "PICKLE'S WORDS"),  # each version of Python has others
-    (re.compile(r"part-\d{5}"), "part-NUMBER"),  # which of several fails first depends on the machine
+    (re.compile(r"\w+: Can't (pickle|get) local object .*"), "PICKLE'S WORDS"),  # differs between versions of Python
+    (re.compile(r"part-\d{5}"), "part-NUMBER"),  # the first of several failures depends on the machine
 )
 
 
 def session(terminal: Terminal, *commands: Done) -> str:
-    """What was typed and what came, without what differs between two machines."""
+    """The commands and their output, without parts that differ between machines."""
     return "\n".join(_one(terminal, done) for done in commands)
 
 

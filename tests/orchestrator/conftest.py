@@ -1,4 +1,4 @@
-"""Slots that stay up for all tests that run whole workflows without Temporal."""
+"""Slots that are shared by all tests that run whole workflows without Temporal."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def slots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Harness, A
 
 @pytest.fixture
 def breaking(slots: tuple[Harness, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Breaking:
-    """Submits a document; every block of its run goes to the store, however small."""
+    """Submits a document. Every block of its run goes to the store, however small."""
     monkeypatch.setattr(arguments, "INLINE_LIMIT", 0)
     harness, executor = slots
     store = Store.open(f"file://{harness.folder}/store")

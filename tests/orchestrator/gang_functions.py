@@ -41,7 +41,7 @@ def collectives(mine: list[int]) -> list[Any]:
 
 
 def counted(records: Iterator[int], *, folder: str, context: Context) -> int:
-    """Says that it ran; sums over the gang."""
+    """Records its run, and sums over the gang."""
     _note(folder, context)
     with ReduceChannel("sum", lambda a, b: a + b) as channel:
         total = channel.reduce(sum(records))
@@ -53,7 +53,7 @@ def counted(records: Iterator[int], *, folder: str, context: Context) -> int:
 
 
 def dies_first(records: Iterator[int], *, folder: str, context: Context) -> int:
-    """The second member dies in the first attempt; the other is in a collective with it."""
+    """The second member dies in the first attempt, while the other is in a collective with it."""
     if context.attempt == 1 and context.partition == 1:
         _note(folder, context)
         os._exit(3)
@@ -110,7 +110,7 @@ def raises_always(records: Iterator[int], *, folder: str, context: Context) -> i
 
 
 def follows(records: Iterator[int], *, cause: bool, context: Context) -> int:
-    """In the first attempt one member fails because of another; that one hangs, or says why it failed later."""
+    """In the first attempt one member fails because of another. The other hangs, or reports its failure later."""
     if context.attempt == 1 and context.partition == 0:
         raise MemberLost("reduce channel sum", ["member 1"])
     if context.attempt == 1:
@@ -130,7 +130,7 @@ def never_ends(records: Iterator[int], *, folder: str, context: Context) -> int:
 
 
 def added(record: int) -> int:
-    """One more than the sum of the gang's; each member has one record."""
+    """One more than the gang's sum. Each member has one record."""
     with ReduceChannel("sum", lambda a, b: a + b) as channel:
         total = channel.reduce(record)
     with BroadcastChannel("total") as channel:

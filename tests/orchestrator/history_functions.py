@@ -1,4 +1,4 @@
-"""User functions of runs whose histories are kept, and of runs that are broken off and taken up again."""
+"""User functions of runs whose histories are recorded, and of runs that are interrupted and resumed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def listed(values: Iterator[Any]) -> list[Any]:
 
 
 def slowly(record: int, *, flag: str) -> int:
-    """Waits until the flag is there."""
+    """Waits until the flag exists."""
     while not Path(flag).exists():
         time.sleep(0.02)
     return record
@@ -46,7 +46,7 @@ def needs_flag(record: int, *, flag: str) -> int:
 
 
 def needs_flag_later(record: int, *, flag: str, context: Context) -> int:
-    """From the second iteration on, and not for the first partition."""
+    """Needs the flag from the second iteration on, except for the first partition."""
     if "[1]" not in context.stage and context.partition and not Path(flag).exists():
         raise ValueError("there is no flag")
     return record + 1
@@ -59,7 +59,7 @@ def slow_last(record: int, *, seconds: float) -> int:
 
 
 def late_again(record: int, *, context: Context) -> int:
-    """Record 3 is late the first time, and record 1 when it is made again."""
+    """Record 3 is late the first time, and record 1 when it is recomputed."""
     late = {(3, 1): 45.0, (1, 2): 1.0}
     time.sleep(late.get((record, context.attempt), 0.0))
     return record
@@ -103,7 +103,7 @@ def takes(record: int, *, seconds: float) -> int:
 
 
 def needs_file_from(record: int, *, flag: str, first: int) -> int:
-    """Waits until the flag is there, and leaves a mark beside it meanwhile."""
+    """Waits until the flag exists, and leaves a mark next to it in the meantime."""
     while record >= first and not Path(flag).exists():
         Path(f"{flag}.{record}").touch()
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""User functions of loops over arrays: k-means, descent with averaged weights, and a look at where partitions lie."""
+"""User functions of loops over arrays: k-means, descent with averaged weights, and the addresses of partitions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _kept: list[Floats] = []
 
 
 def cloud(_: Any, context: Context) -> Floats:
-    """4,000 points: more bytes than travel inline, or than are copied instead of mapped."""
+    """4,000 points: too many bytes to travel inline, or to be copied instead of mapped."""
     return context.rng.normal(size=(4_000, 3))
 
 
@@ -55,7 +55,7 @@ def move(total: Partial, old: Floats) -> Result:
 
 
 def descend(points: Floats, weights: Floats, rate: float, context: Context) -> Partial:
-    """Whether the coordinates of a point add up to more than nothing, learnt in random order."""
+    """Learns in random order whether the coordinates of a point have a positive sum."""
     own = weights[0].copy()
     for chosen in np.split(points[context.rng.permutation(len(points))], 40):
         errors = 1 / (1 + np.exp(-chosen @ own)) - (chosen.sum(axis=1) > 0)
@@ -63,11 +63,11 @@ def descend(points: Floats, weights: Floats, rate: float, context: Context) -> P
     return own[None], np.ones(1, np.int64)
 
 
-# -- where partitions lie
+# -- addresses of partitions
 
 
 def look(points: Floats, context: Context) -> tuple[Place, ...]:
-    """Keeps what it sees, so that nothing else can ever lie there."""
+    """Keeps its input, so that no other object can get the same address."""
     _kept.append(points)
     return ((os.getpid(), context.partition, points.__array_interface__["data"][0]),)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 
 def allocate(size: int) -> int:
-    """Take `size` bytes for a moment; the bytes this process may allocate in all."""
+    """Allocates `size` bytes for a moment. Returns the bytes that this process may allocate in total."""
     bytearray(size)
     return resource.getrlimit(resource.RLIMIT_DATA)[0]
 

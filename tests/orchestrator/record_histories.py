@@ -1,8 +1,8 @@
 """Records the histories that test_replay.py replays: `PYTHONPATH=tests python -m orchestrator.record_histories [NAME]`.
 
-Record anew only when the workflow's commands changed on purpose and no run of an older version is left anywhere. A
-history holds what its run was told and nothing of the machine: identities of workers are taken out, and flags are
-files in a folder whose name is replaced.
+Record again only when the workflow's commands changed on purpose and no run of an older version is left anywhere. A
+history holds the run's messages and nothing of the machine: identities of workers are removed, and flags are files in a
+folder whose name is replaced.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ async def resumed(here: Service, run: str, folder: Path) -> None:
 
 
 async def paused_with_child(here: Service, run: str, folder: Path) -> None:
-    """Two children, of which the first is paused with its parent."""
+    """Two children. The first is paused with its parent."""
     flag = folder / "go"
     inner = waiting(flag, "slowly") | {"outputs": {"name": "${{ run.id }}"}}
     child = {"type": "workflow", "uses": inner}
@@ -128,7 +128,7 @@ RUNS: dict[str, Recorded] = {
     "parent": paused_with_child,
 }
 CHILDREN = {"parent/sub": "child"}
-"""Run that another one started -> the name of its history."""
+"""Child run -> the name of its history."""
 
 
 async def plain_history(here: Service, run: str) -> str:
@@ -181,7 +181,7 @@ _HIDDEN = {"identity": "worker", "stackTrace": "", "workerTaskQueue": {"name": "
 
 
 def without_machine(text: str, folder: str) -> str:
-    """What names this machine is replaced."""
+    """The text with all names of this machine replaced."""
 
     def visit(value: Any) -> Any:
         if isinstance(value, dict):

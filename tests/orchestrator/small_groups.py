@@ -1,4 +1,4 @@
-"""The command line, whose plans have small task groups: `python small_groups.py SIZE ARGUMENT...`."""
+"""The command line with small task groups in its plans: `python small_groups.py SIZE ARGUMENT...`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes that follow others in one activity: what runs stays the same, and nothing that could start waits for it."""
+"""Several nodes in one activity: the same nodes run, and no node that could start waits for it."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_who_reads_a_broadcast_follows_it() -> None:
 
 
 def test_what_reads_only_what_is_done_already_waits_for_nobody() -> None:
-    """As where the result of `b` was kept, and that of `a` was too old."""
+    """As with a cached result of `b` and an expired one of `a`."""
     nodes = Graph((segment("a"), segment("b", ("a",)), segment("c", ("b",))))
     assert Scheduler(nodes, {}, {"b": Summary()}, ahead=9).start() == [Run("a", {}), Run("c", {})]
 
@@ -164,18 +164,18 @@ def test_a_wide_follower_is_taken_apart() -> None:
     assert [graph.handle(event) for event in (done, grouped)][1] == [Run("b", {}, group=0), Run("b", {}, group=1)]
 
 
-# -- any graph, any order
+# -- random graphs and orders
 
 
 @dataclass
 class Activities:
-    """Activities that carry out Runs, one node after the other; each step and each end is drawn."""
+    """Activities that carry out Runs, one node after the other. Each step and each end is drawn."""
 
     nodes: tuple[Node, ...]
     scheduler: Scheduler
     open: list[list[str]] = field(default_factory=list)
     at: list[int] = field(default_factory=list)
-    """How many of an open activity's nodes are done."""
+    """For each open activity: the number of finished nodes."""
     ran: list[str] = field(default_factory=list)
     over: bool = False
 
@@ -193,7 +193,7 @@ class Activities:
         return any(node.id == name and isinstance(node, Child) for node in self.nodes)
 
     def step(self, index: int, *, ends: bool) -> None:
-        """An activity is done with a node; it ends there, or when there is no other one."""
+        """An activity finishes a node. It ends there, or when it has no further node."""
         names = self.open[index]
         assert self._may_run(names[self.at[index]])
         self.ran.append(names[self.at[index]])
@@ -206,7 +206,7 @@ class Activities:
                 self.obey(self.scheduler.handle(event))
 
     def held_back(self) -> list[str]:
-        """What could run, and no activity is at it."""
+        """Nodes that could run, and that no activity runs."""
         now = {names[at] for names, at in zip(self.open, self.at, strict=True)}
         return [
             node.id
@@ -219,7 +219,7 @@ class Activities:
         return all(self._is_over(need) for need in (*node.data, *node.after))
 
     def _is_over(self, name: str) -> bool:
-        """Barriers are, once what they wait for is."""
+        """Whether a node is over. A barrier is over once its needs are."""
         barriers = [node.id for node in self.nodes if isinstance(node, Barrier)]
         return self._may_run(name) if name in barriers else name in self.ran
 

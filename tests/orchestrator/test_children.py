@@ -1,4 +1,4 @@
-"""What a child run is made of, where it lives, and what its parent's scheduler does with it. No server, no store."""
+"""A child run's submission, its place in the store, and its parent's scheduler. Without server or store."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_what_only_looks_like_a_copy_of_events_is_not_handed_over(tmp_path: Path
 
 
 def test_what_a_person_started_says_nothing_of_what_it_may_touch() -> None:
-    """So that runs which began before there was the field keep their digest."""
+    """So that runs from before the field existed keep their digest."""
     assert b"allow" not in msgspec.msgpack.encode(submission({}))
 
 
@@ -243,7 +243,7 @@ def test_child_that_cannot_be_planned_yet_is_refused_unless_something_comes_befo
     assert "now it could not be" in found.reasons[0]
 
 
-# -- what triggered runs may touch -----------------------------------------------------------------------------------
+# -- addresses of triggered runs -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a run takes and costs: by hand, before it, and from what it left."""
+"""The usage and cost of a run: computed by hand, estimated before it, and measured after it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def lines_of(found: Plan, **assumed: Any) -> dict[str, Line]:
 
 
 def test_a_million_calls_of_a_second_cost_what_the_price_list_says(prices: Prices) -> None:
-    """AWS's own example: 1 GB for a million seconds is 16.67 USD, a million requests 0.20 USD."""
+    """AWS's own example: 1 GB for a million seconds costs 16.67 USD, a million requests cost 0.20 USD."""
     usage = Usage(1_000_000, 1_000_000.0, 0.0, 1_000_000.0)
     [line] = bill([Line("n", "fns", "lambda", usage)], prices, "s3://bucket").lines
     assert line.cost == pytest.approx(0.20 + 16.6667 * 1.0005, rel=1e-4)
@@ -119,7 +119,7 @@ def test_usages_add_up(parts: list[Usage]) -> None:
 
 
 def test_ten_thousand_functions_by_hand() -> None:
-    """64 MiB each at 64 MiB a second, in and out: 2 s and half a second to start, in ten waves of a thousand."""
+    """64 MiB each at 64 MiB a second, in and out: 2 s plus half a second to start, in ten waves of a thousand."""
     given = {"uri": "s3://data/*", "format": "text", "split": "64MiB"}
     found = lines_of(plan({"a": mapped(given, executor="fns")}, 10_000 * 64 * MIB), rate=64 * MIB)
     line = found["a"]
@@ -238,7 +238,7 @@ def test_a_run_and_each_workflow_in_it_are_three_actions() -> None:
 
 
 class Hidden(dict[str, Capabilities]):
-    """With functions that stay, as places have them: found, and not listed."""
+    """Capabilities with resident functions, as the registry has them: found, and not listed."""
 
     def __missing__(self, name: str) -> Capabilities:
         return self[{"fns/members": "fns"}[name]]
@@ -265,7 +265,7 @@ def test_money_shows_digits_that_count(cost: float, text: str) -> None:
     assert money(cost, "X") == text
 
 
-# -- what a run took -----------------------------------------------------------------------------------------------
+# -- measured usage ------------------------------------------------------------------------------------------------
 
 
 def bill_of(run: Broken, prices: Prices) -> Bill:
@@ -277,7 +277,7 @@ def bill_of(run: Broken, prices: Prices) -> Bill:
 
 
 def test_every_attempt_of_a_run_is_counted(breaking: Breaking, prices: Prices, tmp_path: Path) -> None:
-    """The second stage fails at first, and its flag is set by then."""
+    """The second stage fails at first. Its flag is set later."""
     flag = tmp_path / "flag"
     document = spec(
         first=mapped({"range": 8, "partitions": 8}),
@@ -289,7 +289,7 @@ def test_every_attempt_of_a_run_is_counted(breaking: Breaking, prices: Prices, t
     assert before["first"].attempts >= 8
     assert before["only"].attempts >= 1, "failed attempts cost too"
     flag.touch()
-    breaking(spec(other=mapped({"range": 8, "partitions": 8}))).go()  # workers keep what they read of one run only
+    breaking(spec(other=mapped({"range": 8, "partitions": 8}))).go()  # workers cache the blocks of one run only
     run.go(resumption=2)
     made = bill_of(run, prices)
     after = {line.node: line.usage for line in made.lines}
@@ -329,7 +329,7 @@ def test_a_small_broadcast_makes_its_readers_no_smaller() -> None:
 
 
 def test_workers_that_stay_cost_while_they_wait(breaking: Breaking, prices: Prices) -> None:
-    """Between their tasks and after the last, for as long as a worker without a task is kept."""
+    """Between their tasks and after the last one, for as long as a worker without a task is kept."""
     attempts = [
         Worked("a", 0.0, 10.0, GIB),
         Worked("a", 15.0, 20.0, 2 * GIB),

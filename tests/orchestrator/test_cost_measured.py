@@ -1,4 +1,4 @@
-"""What was measured, and what it costs: charges of calls, requests to stores."""
+"""Measured usage and its cost: charges of calls, requests to stores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Task groups as the scheduler sees them: a table of events and instructions."""
+"""Task groups in the scheduler: a table of events and instructions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def segment(name: str, data: tuple[str, ...] = (), most: int = 0, **known: Any) 
 
 
 def wide(*groups: int, seats: int = 2, most: int = 0) -> Scheduler:
-    """A wide node that has said which of its groups are not closed; `b` reads it."""
+    """A scheduler with a wide node that has reported its open groups. `b` reads the node."""
     graph = Scheduler(Graph((segment("a", most=most), segment("b", ("a",)))), {})
     assert graph.start() == [Run("a", {})]
     graph.handle(NodeGrouped("a", groups, seats))
@@ -49,7 +49,7 @@ def wide(*groups: int, seats: int = 2, most: int = 0) -> Scheduler:
 
 
 def started(graph: Scheduler) -> list[int]:
-    """Groups that run."""
+    """The groups that run."""
     return sorted(graph._groups["a"]._running)
 
 

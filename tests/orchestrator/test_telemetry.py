@@ -1,4 +1,4 @@
-"""What operators see: metrics as Prometheus reads them, one trace for a run, log lines with the same fields."""
+"""Telemetry for operators: metrics in Prometheus, one trace for a run, log lines with the same fields."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ print(json.dumps({"text": text, "traces": traces}))
 
 
 def in_a_process_of_its_own(code: str) -> dict[str, object]:
-    """The SDK of OpenTelemetry is set up once for a process."""
+    """Runs code in another process, since OpenTelemetry's SDK is set up once for a process."""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, object] = json.loads(done.stdout)
@@ -66,7 +66,7 @@ def seen() -> dict[str, object]:
 
 
 def samples(seen: dict[str, object], name: str) -> dict[frozenset[str], float]:
-    """Labels that are ours and say something -> value."""
+    """Labels of treadle with values -> value."""
     lines = re.findall(rf"^{name}\{{(.*)\}} (\S+)$", str(seen["text"]), re.MULTILINE)
     return {
         frozenset(label for label in re.findall(r'\w+="[^"]+"', labels) if not label.startswith("otel_")): float(value)

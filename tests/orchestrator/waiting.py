@@ -1,4 +1,4 @@
-"""Waiting for what must come about, however slow the machine is."""
+"""Waiting for a condition, on a machine of any speed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each test is a command of its own: nobody gave a profile before."""
+"""Each test is a command of its own, without the profile of an earlier command."""
 
 from __future__ import annotations
 

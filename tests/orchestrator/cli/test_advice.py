@@ -1,4 +1,4 @@
-"""Commands that treadle suggests work as they stand: with the profile that was given."""
+"""Commands that treadle suggests can be run unchanged, including the given profile."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from treadle.primitives.errors import UsageError
 
 
 def commands() -> Iterator[tuple[str, bool]]:
-    """Every command as it is typed, and whether it has the option."""
+    """(the command as typed, whether it has the option)."""
     root: Any = typer.main.get_command(app)
     for name, command in root.commands.items():
         for inner, each in getattr(command, "commands", {"": command}).items():

@@ -1,4 +1,4 @@
-"""Mistakes that can be known before a run: what the command line says, and its exit code."""
+"""Mistakes that are found before a run: the error messages and exit codes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ DOCUMENTS = {
 
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Terminal:
-    """A folder with functions; nothing is ever started here."""
+    """A folder with functions. No test here starts a run."""
     root = tmp_path_factory.mktemp("documents")
     work = root / "work"
     work.mkdir()
@@ -63,7 +63,7 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Terminal:
 
 
 def check_golden(name: str, text: str) -> None:
-    """UPDATE_GOLDEN=1 writes the sessions anew; read the difference before committing it."""
+    """UPDATE_GOLDEN=1 rewrites the golden sessions. Read the difference before committing it."""
     path = GOLDEN / f"{name}.txt"
     if os.environ.get("UPDATE_GOLDEN"):
         path.write_text(text, "utf-8")

@@ -1,4 +1,4 @@
-"""What `logs` says of attempts."""
+"""The output of `logs` about attempts."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_traceback_of_the_users_own_stays_whole() -> None:
 def test_what_a_function_logged_has_its_own_time_and_place_and_those_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", written := StringIO())
     monkeypatch.setattr("time.time", lambda: 7.5)
-    monkeypatch.setattr("time.time_ns", lambda: 7_500_000_000)  # what logging asks from Python 3.13 on
+    monkeypatch.setattr("time.time_ns", lambda: 7_500_000_000)  # logging uses it from Python 3.13 on
     attempt_logger("lloyd[3].read[0]").info("two\nlines of %d", 1)
     record = AttemptRecord("lloyd-3/read", 0, 2, 60.0, log=f"printed\n{written.getvalue()}")
     begun, over = (time.strftime("%H:%M:%S", time.localtime(seconds)) for seconds in (7, 60))

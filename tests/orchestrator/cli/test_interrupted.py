@@ -1,4 +1,4 @@
-"""Ctrl-C ends a command without a traceback, whatever it is about to do."""
+"""Ctrl-C ends a command without a traceback, at any point."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from treadle.cli import main
 sys.argv = ["treadle", {command!r}, *{arguments!r}]
 main()
 """
-"""Whose Ctrl-C comes while a module is looked for."""
+"""A module finder that raises Ctrl-C while a module is looked for."""
 MODULES = (
     "typer",
     "treadle.cli.commands",

@@ -1,4 +1,4 @@
-"""A watched run is drawn over itself, also on a terminal that was made narrower or wider since."""
+"""A watched run is redrawn in place, even after the terminal has become narrower or wider."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Screen:
         self.columns = columns
         self.rows = [""]
         self.goes_on = [False]
-        """Whether a row is wrapped into the next."""
+        """Whether a row wraps into the next."""
         self.row = self.column = 0
         self.file = io.StringIO()
         self.console = Console(
@@ -52,7 +52,7 @@ class Screen:
             self.goes_on += [True] * (len(pieces) - 1) + [False]
 
     def take(self) -> None:
-        """What was written since."""
+        """Process the output since the last call."""
         for found in CODES.finditer(self.file.getvalue()):
             if found["text"]:
                 self._write(found["text"])
@@ -84,7 +84,7 @@ class Screen:
 
 
 def picture(widths: Sequence[int]) -> Group:
-    """A line of each width, which rich wraps where it is too long; blanks follow, as in a table."""
+    """A line of each width. rich wraps lines that are too long; blanks follow, as in a table."""
     return Group(*(Text("abcdefghij"[number % 10] * width + "  ") for number, width in enumerate(widths)))
 
 

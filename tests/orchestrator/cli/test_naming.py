@@ -1,4 +1,4 @@
-"""Which run a command means, and what it shows of it."""
+"""The run that a command refers to, and its output about the run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WORKFLOW = (
 
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
-    """One server and driver, and two runs that are over: `good` and `bad`."""
+    """One server and driver, and two finished runs: `good` and `bad`."""
     root = tmp_path_factory.mktemp("naming")
     work = root / "work"
     work.mkdir()

@@ -1,4 +1,4 @@
-"""Options that belong together are one value, and are looked at before anything starts."""
+"""Options that belong together are one value, and are checked before the command starts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from treadle.primitives.errors import MissingError, UsageError
 
 @dataclass(frozen=True)
 class Loom:
-    """Two options."""
+    """A value with two options."""
 
     threads: Annotated[int, typer.Option("--threads", "-t", min=1)] = 4
     name: Annotated[str | None, typer.Option("--name")] = None

@@ -1,4 +1,4 @@
-"""What a stage looks like while it runs."""
+"""The display of a stage while it runs."""
 
 from __future__ import annotations
 

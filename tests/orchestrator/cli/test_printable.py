@@ -1,4 +1,4 @@
-"""What events and errors say gives no orders to the terminal that shows it."""
+"""Text of events and errors cannot control the terminal that displays it."""
 
 from __future__ import annotations
 

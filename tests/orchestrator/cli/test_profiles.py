@@ -1,4 +1,4 @@
-"""Commands with different profiles in one home: its driver serves one of them at a time."""
+"""Commands with different profiles in one home, whose driver serves one profile at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of a run: what it counts, what it escapes, and that it holds however wide the run was."""
+"""The page of a run: its counts, its escapes, and its size for runs of any width."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""rerun and report: a new run of what another was, and a page of what it did."""
+"""rerun and report: a new run with the definition of another, and a page about a run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ stages:
 
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
-    """One run, `first`, whose files are gone since."""
+    """One run, `first`, whose files have been removed since."""
     root = tmp_path_factory.mktemp("rerun")
     work = root / "work"
     work.mkdir()

@@ -1,4 +1,4 @@
-"""What goes wrong in a run: what the command line says, its exit code, and that a resume keeps what was committed."""
+"""Failures of a run: the error messages, the exit code, and the commits that a resume keeps."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ DATA = {
 
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
-    """A folder with functions and data, and one server and driver for all that happens in it."""
+    """A folder with functions and data, and one server and driver for all commands in it."""
     root = tmp_path_factory.mktemp("runs")
     work = root / "work"
     for name in ("gzip", "latin", "parquet"):
@@ -78,7 +78,7 @@ def document(terminal: Terminal, name: str, stages: str) -> str:
 
 
 def with_commits(terminal: Terminal, name: str, tail: str) -> str:
-    """A workflow whose first stage notes each partition it runs, and whose second one is `tail`."""
+    """A workflow whose first stage logs each partition that it runs, and whose second stage is `tail`."""
     log, flag = terminal.folder / f"{name}.log", terminal.folder / f"{name}.flag"
     flag.touch()
     return document(terminal, name, NOTED.format(log=log) + tail.replace("FLAG", str(flag)))
@@ -179,7 +179,7 @@ def test_forged_block_is_never_decoded_and_made_again(terminal: Terminal) -> Non
     forged = victim.read_bytes()[:-5] + b"EVIL!"
     victim.chmod(0o600)
     victim.write_bytes(forged)
-    terminal.run("dev", "down")  # else a worker still holds what it decoded before
+    terminal.run("dev", "down")  # else a worker still holds its decoded blocks
     (terminal.folder / f"{name}.flag").unlink()
     resumed = terminal.run("resume", name)
     result = terminal.run("result", name, "--stage", "bad")
@@ -222,7 +222,7 @@ def test_full_disk_has_its_message_and_a_resume_on_a_larger_one_keeps_the_commit
 
 
 def test_store_that_cannot_be_reached_gives_code_5(terminal: Terminal) -> None:
-    """Told before anything is started: the driver of the other store is never asked."""
+    """The command fails before it starts a driver, and does not call the driver of the other store."""
     file = document(terminal, "far_store", "  a: {type: map, input: {items: [1]}, uses: functions:line}\n")
     environ = {
         "TREADLE_STORE": "s3://bucket/treadle",

@@ -1,4 +1,4 @@
-"""What a command does when what it prints goes nowhere."""
+"""Commands whose standard output is closed or full."""
 
 from __future__ import annotations
 

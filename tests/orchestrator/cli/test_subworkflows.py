@@ -1,4 +1,4 @@
-"""Sub-workflows on the command line: files that change, drivers that die, and how people look into a child."""
+"""Sub-workflows on the command line: files that change, drivers that die, and the inspection of children."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from treadle.orchestrator.environment.home import Home
 
 FUNCTIONS = Path(__file__).parents[1] / "cli_functions.py"
 BUSY = 150
-"""Seconds that a new driver may take on a machine that has no time for it."""
+"""Seconds that a new driver may take on a busy machine."""
 HEAD = "apiVersion: treadle/v1\nname: {name}\ndefaults: {{retry: {{maximumAttempts: 1}}}}\n"
 LOAD = """
 inputs:
@@ -56,7 +56,7 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
 
 @pytest.fixture(scope="module")
 def seen(terminal: Terminal) -> Terminal:
-    """Where a run `seen` has succeeded."""
+    """A terminal with a successful run `seen`."""
     code(terminal.run("run", "main.yaml", "--id", "seen"), 0)
     return terminal
 
@@ -197,7 +197,7 @@ outputs: {total: "${{ stages.sub.outputs.total }}"}
 
 @pytest.fixture
 def failed(terminal: Terminal) -> tuple[Terminal, Path, Path]:
-    """Where a workflow can be run that fails after its child, while a file exists; that file, and the child's input."""
+    """A terminal with a workflow that fails after its child while a file exists; that file, and the child's input."""
     number, closed = terminal.folder / "number", terminal.folder / "closed"
     text = AGAIN.replace("file: number", f"file: {number}").replace("flag: closed", f"flag: {closed}")
     (terminal.folder / "again.yaml").write_text(HEAD.format(name="again") + text)
@@ -240,7 +240,7 @@ def test_child_goes_on_from_one_of_its_stages_through_its_parent(failed: tuple[T
 
 
 def test_gc_removes_children_with_their_parent(seen: Terminal) -> None:
-    """The last test: it removes the runs of the others too."""
+    """The last test, since it removes the runs of the others too."""
     runs = seen.home / "store" / "runs"
     assert (runs / "seen" / "_first" / "spec").exists()
     removed = json.loads(code(seen.run("gc", "--older-than", "0s", "-o", "json"), 0).out)

@@ -1,4 +1,4 @@
-"""Looking at runs and steering them: the same code for a run that is over as for one watched to its end."""
+"""Watching and steering of runs: the same code serves finished runs and running ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SLOW = HEAD + '  slow: {type: map, input: {range: 6}, uses: functions:slow, with
 
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
-    """One server and driver, and three runs that are over: `good`, `bad` and `gone`."""
+    """One server and driver, and three finished runs: `good`, `bad` and `gone`."""
     root = tmp_path_factory.mktemp("watching")
     work = root / "work"
     work.mkdir()
@@ -67,7 +67,7 @@ def test_what_a_run_out_of_time_needs_is_told(terminal: Terminal) -> None:
 
 @pytest.fixture
 def held(terminal: Terminal, request: pytest.FixtureRequest) -> Iterator[tuple[str, Callable[[], None]]]:
-    """A run that waits until it is let go."""
+    """A run that waits until it is released."""
     name = f"held-{terminal.count}"
     flag = terminal.folder / f"{name}.flag"
     flag.touch()
@@ -184,7 +184,7 @@ def test_stage_without_data_says_why(terminal: Terminal) -> None:
         "apiVersion: treadle/v1\nname: good\nstages: {a: {type: map, input: {range: 1}, uses: functions:pair}}\n"
     )
     ok(terminal.run("run", "kept.yaml", "--id", "kept"))
-    HostFolder(Home(terminal.home).host_root).delete_run("kept")  # as the driver does a while after
+    HostFolder(Home(terminal.home).host_root).delete_run("kept")  # as the driver does later
     told = {
         "big": "the data of big is not kept: block ",
         "size": "size leaves no data of its own: it runs within within\n  Stages with data: big, within.",
@@ -352,7 +352,7 @@ def test_driver_that_was_killed_is_missed_at_once(terminal: Terminal, held: tupl
 
 
 def test_show_and_resume_after_the_driver_is_gone(terminal: Terminal, held: tuple[str, Callable[[], None]]) -> None:
-    """Last in this module: it ends the driver of all."""
+    """The last test in this module, since it ends the shared driver."""
     name, let_go = held
     ok(terminal.run("dev", "down"))
     shown = ok(terminal.run("show", name))

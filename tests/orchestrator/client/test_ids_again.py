@@ -1,4 +1,4 @@
-"""An id that another run had: what the new one is made of, and that nothing of the old one is left to be found."""
+"""A run with the id of an earlier run: its submission is new, and it finds nothing of the earlier run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COPY = "events/0123456789abcdef"
 
 
 class Forgetful(Runs):
-    """Where Temporal has forgotten every run, and takes all that are new."""
+    """A Temporal that has forgotten every run, and accepts all new ones."""
 
     async def exists(self, run: str) -> bool:
         return False
@@ -97,7 +97,7 @@ async def test_copied_events_reach_a_run_that_repeats_another_under_an_id_that_w
 
 
 class Behind(Forgetful):
-    """Somebody else's run of the same id begins just before Temporal is asked for it, and is not heard of yet."""
+    """Another client starts a run with the same id just before this one, and is not visible yet."""
 
     async def exists(self, run: str) -> bool:
         self.files(run).create_bytes("plan", b"theirs")
@@ -105,7 +105,7 @@ class Behind(Forgetful):
 
 
 class TooLate(Forgetful):
-    """Somebody else resumes the run between the look at it and the start."""
+    """Another client resumes the run between the look at it and the start."""
 
     async def view(self, run: str) -> RunView:
         return RunView(run, "new", "failed", datetime.now(UTC), None, 1, (), 0)
@@ -128,7 +128,7 @@ async def test_of_two_that_submit_different_runs_at_the_same_moment_one_is_told(
     nobody: Any = None
     runs = Forgetful(nobody, store, bytes(32), "queue")
     await runs.submit(prepared(submission("new", "first")))
-    monkeypatch.setattr(RunFiles, "find", lambda *_: None)  # as when it looked before the other one had written
+    monkeypatch.setattr(RunFiles, "find", lambda *_: None)  # as if it looked before the other client had written
     with pytest.raises(RunConflict, match="being submitted at this moment"):
         await runs.submit(prepared(submission("new", "second")))
     assert (await runs.submission("new")).spec == {"name": "first"}

@@ -1,4 +1,4 @@
-"""What gc removes, and what it must leave alone."""
+"""The objects that gc removes, and the objects that it must keep."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_open_runs_and_those_just_written_to_are_left_alone() -> None:
 
 
 def lending() -> list[ObjectInfo]:
-    """`a` and its child `a/b` have lent blocks to `c`, and `c` to nobody."""
+    """`a` and its child `a/b` have lent blocks to `c`; `c` has lent none."""
     names = [
         "a/spec",
         "a/blocks/s/0.1",

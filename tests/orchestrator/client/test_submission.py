@@ -1,4 +1,4 @@
-"""What a submission refuses before anything is written."""
+"""Submissions that are refused before anything is written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from treadle.primitives.errors import UsageError
 
 
 def test_workflow_in_a_folder_whose_name_is_not_utf8_is_refused() -> None:
-    """It would be written down, and text is UTF-8."""
+    """The name would be stored, and text is UTF-8."""
     site: Any = None
     document = Spec.model_validate(spec(only=mapped({"range": 1})))
     with pytest.raises(UsageError, match="is not UTF-8\n  Rename it"):

@@ -1,4 +1,4 @@
-"""Slots that misbehave as they are told, and a client that counts what it hears of. For tests of the pool."""
+"""Slots with injected faults, and a client that counts its calls. For tests of the pool."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from treadle.orchestrator.dispatcher.driver_context.slot_pool import SlotPool
 from treadle.primitives.errors import FailureClass, TreadleError
 
 Fault = Literal["none", "waits", "dies", "raises", "is silent", "forgets", "clings", "lingers"]
-"""Of one task in a slot.
+"""The fault of one task in a slot.
 
 none        its outcome is reported after a turn of the loop
 waits       it ends when `end` is called
 dies        its worker is lost after a turn
 raises      `Slot.run` raises after a turn
 is silent   it ends without a report
-forgets     it never ends, and the slot says that it has none
-clings      it is not ended by a cancellation, but by `end`
-lingers     its outcome is reported, and the slot says afterwards that it still has the task
+forgets     it never ends, and the slot reports that it has no task
+clings      it ends by `end`, not by a cancellation
+lingers     its outcome is reported, and the slot afterwards reports that it still has the task
 """
 NO_INPUT = BlockInput(())
 SEGMENT = Program("s", (), Keep())
@@ -38,7 +38,7 @@ class FaultySlot:
         self._faults, self._end = faults, asyncio.Event()
 
     def end(self) -> None:
-        """A task that waits or clings is over."""
+        """End a task that waits or clings."""
         self._end.set()
 
     async def run(self, task: Task, report: Callable[[Report], None]) -> None:
@@ -83,7 +83,7 @@ class FaultySlot:
 
 
 class FaultySlots:
-    """See `Executor`. `faults`: of the tasks, in the order in which they begin; afterwards there are none."""
+    """See `Executor`. `faults`: of the tasks, in the order of their start; further tasks have none."""
 
     def __init__(self, count: int, faults: Iterable[Fault] = ()) -> None:
         self.faults = deque(faults)
@@ -98,7 +98,7 @@ class FaultySlots:
 
 
 class CountingClient:
-    """Has so many partitions, and runs one again until its outcome is there."""
+    """Has a fixed number of partitions, and runs each until its outcome arrives."""
 
     def __init__(self, partitions: int) -> None:
         self.waiting = deque(range(partitions))
@@ -153,6 +153,6 @@ class CountingClient:
 
 
 def faulty_pool(count: int, *faults: Fault) -> tuple[SlotPool, FaultySlots]:
-    """A pool whose watchdog loses its patience in a moment."""
+    """A pool whose watchdog has a very short patience."""
     executor = FaultySlots(count, faults)
     return SlotPool(executor, patience=0.02, look=0.005), executor

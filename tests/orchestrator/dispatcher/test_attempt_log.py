@@ -1,4 +1,4 @@
-"""What attempts left is kept while their segment runs, and whatever the store does meanwhile."""
+"""Logs of attempts are written while their segment runs, also when the store fails at times."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PREFIX = "runs/r"
 
 
 class Moody(FileStore):
-    """Refuses so many puts."""
+    """Refuses a given number of puts."""
 
     refusals = 0
 

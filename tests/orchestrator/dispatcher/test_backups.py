@@ -1,4 +1,4 @@
-"""Stragglers: who is one, what a second attempt may do, and that no result ever counts twice."""
+"""Stragglers: their detection, the effects of a second attempt, and that each result counts once."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ def outcome(partition: int, attempt: int = 1) -> Outcome:
 
 
 def late(policy: Policy = Policy(), partitions: int = PARTITIONS, missing: int = 0) -> tuple[Dispatch, float]:
-    """All but partition 0, which slot `slow` began at 0, took a second each; the time when that is a straggler.
+    """(a dispatch whose partition 0 runs in slot `slow` since 0 while all others took a second; the time when it is
+    late).
 
-    `missing`: of the others, how many still run, each in the slot `s` and its number.
+    `missing`: the number of the others that still run, each in the slot `s` and its number.
     """
     core = Dispatch(policy, range(partitions), TaskSizes(partitions))
     for index in range(partitions):
@@ -170,12 +171,12 @@ def test_no_backup_while_anything_waits() -> None:
     assert core.backup("other", 1000.0) is not None
 
 
-# -- in a run -------------------------------------------------------------------------------------------------------
+# -- whole runs -----------------------------------------------------------------------------------------------------
 
 
 @task()
 def stalls_once(record: int, *, folder: str) -> int:
-    """Record 7 sleeps for ever, the first time only."""
+    """Record 7 sleeps for ever the first time."""
     if record == 7:
         try:
             (Path(folder) / "stalled").touch(exist_ok=False)
@@ -204,7 +205,7 @@ def test_a_stalled_partition_does_not_hold_up_its_segment(
 
 
 def test_what_the_loser_has_put_is_removed(breaking: Callable[[Mapping[str, Any]], Broken], tmp_path: Path) -> None:
-    """It was killed after its put and before its report, so nobody was told of the block."""
+    """The attempt was killed after its put and before its report, so its block was never reported."""
     stage = mapped({"range": PARTITIONS}, batch={"maxItems": 1})
     stage |= {"uses": "orchestrator.dispatcher.test_backups:stalls_once", "with": {"folder": str(tmp_path)}}
     run = breaking(spec(work=stage))
@@ -225,7 +226,7 @@ def test_what_the_loser_has_put_is_removed(breaking: Callable[[Mapping[str, Any]
 def test_who_was_taken_over_removes_nothing_that_its_successor_has_put(
     breaking: Callable[[Mapping[str, Any]], Broken], tmp_path: Path
 ) -> None:
-    """A driver that stalled learns from its ledger that what it commits does not count, and not before."""
+    """A stalled driver learns only from its ledger that its commits do not count."""
     stage = mapped({"range": PARTITIONS}, batch={"maxItems": 1})
     stage |= {"uses": "orchestrator.dispatcher.test_backups:stalls_once", "with": {"folder": str(tmp_path)}}
     run = breaking(spec(work=stage))

@@ -1,4 +1,4 @@
-"""Blocks that are copied to the store while their segment runs, and no longer than that."""
+"""Blocks are copied to the store while their segment runs, and no longer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DOCUMENT = spec(
 
 
 async def copied() -> None:
-    """Whatever still copies has ended."""
+    """Wait until all copies have ended."""
     copying = [task for task in asyncio.all_tasks() if "Copies" in str(task.get_coro())]
     await asyncio.gather(*copying, return_exceptions=True)
 

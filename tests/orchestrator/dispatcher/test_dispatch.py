@@ -1,4 +1,4 @@
-"""Which partition runs next, and what an ended attempt means."""
+"""The partition that runs next, and the consequence of an ended attempt."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def test_a_slot_without_work_of_its_own_helps_the_longest_queue() -> None:
 
 
 def sizes(core: Dispatch, slots: int, seconds: float) -> list[int]:
-    """Partitions of each task when every slot asks in turn and every task is done before the next is asked for."""
+    """Partitions in each task when the slots ask in turn, and every task ends before the next request."""
     found = []
     while not core.over:
         for slot in map(str, range(slots)):
@@ -327,7 +327,7 @@ def test_under_a_quorum_no_partition_waits_behind_a_straggler() -> None:
     assert len(take(core).attempts) == 1
 
 
-# -- where attempts cost a call ------------------------------------------------------------------------------------
+# -- attempts that cost a call -------------------------------------------------------------------------------------
 
 
 def test_refusals_of_a_provider_never_make_a_partition_poison() -> None:

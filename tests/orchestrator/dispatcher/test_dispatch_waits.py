@@ -1,5 +1,4 @@
-"""What a segment waits for: back-off, a free place under its limit, its own slots; what is said too late; what ends it,
-and what may share a task."""
+"""Waits of a segment (back-off, limit, preferred slots), late reports, the segment's end, and shared tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from treadle.orchestrator.dispatcher.decisions.task_sizing import TASK_PARTITION
 from treadle.orchestrator.plan.plan import Policy, Tolerance
 from treadle.primitives.errors import FailureClass as Class
 
-# -- when to wake --------------------------------------------------------------------------------------------------
+# -- wake-up times -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("pause", [TIMES_MEDIAN / 2, TIMES_MEDIAN * 2])
@@ -151,7 +150,7 @@ def test_attempts_spent_under_earlier_drivers_count() -> None:
     assert not fail_once(done, Class.WORKER_LOST, 0.0).final, "which spends none"
 
 
-# -- who gets what -------------------------------------------------------------------------------------------------
+# -- assignment to slots -------------------------------------------------------------------------------------------
 
 
 def test_preferred_partitions_are_all_handed_out_once_by_whoever_is_there() -> None:
@@ -180,7 +179,7 @@ def test_a_task_holds_a_bounded_number_of_partitions_however_short_they_are() ->
     )
 
 
-# -- what ends it --------------------------------------------------------------------------------------------------
+# -- the end of a segment ------------------------------------------------------------------------------------------
 
 
 def test_a_quorum_is_over_while_others_run_and_whatever_failed() -> None:

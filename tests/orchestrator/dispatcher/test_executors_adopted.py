@@ -1,6 +1,6 @@
-"""A driver that dies leaves functions under way; the next one takes what they bring, and calls nothing twice.
+"""A driver dies and leaves functions running. The next driver takes their results, and calls no function twice.
 
-Everything but the provider is real: the command line, the embedded server, a driver process that is killed.
+Everything except the provider is real: the command line, the embedded server, a driver process that is killed.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ endpoint = "{endpoint}"
 files = true
 """
 PATIENCE = 100
-"""Seconds that a busy machine may take for what takes one."""
+"""Seconds that a busy machine may take for one second of work."""
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def terminal(tmp_path: Path, functions: LambdaPlace) -> Iterator[Terminal]:
 
 
 def write_workflow(terminal: Terminal, tasks: int, seconds: float) -> Counter[str]:
-    """One small file for each task; what the words count up to."""
+    """Write one small file for each task. Returns the expected counts of the words."""
     (terminal.folder / "wordcount.yaml").write_text(WORDCOUNT.format(seconds=seconds))
     wanted: Counter[str] = Counter()
     for number in range(tasks):

@@ -1,4 +1,4 @@
-"""What a gang decides, and how a pool serves it; without processes and without a clock."""
+"""A gang's decisions, and its service by a pool; without processes or a clock."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SLOTS = ("a", "b", "c")
 
 
 def start(core: GangDispatch, now: float = 0.0) -> list[int]:
-    """Give it the slots it wants; the partitions in them."""
+    """Give the gang its wanted slots. Returns the partitions in them."""
     assert core.wanted(now) == core.size
     assignments = [core.next_task(slot, now) for slot in SLOTS[: core.size]]
     return [attempt.partition for one in assignments if one for attempt in one.attempts]
@@ -186,7 +186,7 @@ def test_of_failures_that_follow_from_others_the_first_counts() -> None:
 
 
 class Client:
-    """Wants `tasks` times `size` slots at once."""
+    """Wants `size` slots at once, `tasks` times."""
 
     def __init__(self, name: str, size: int, tasks: int) -> None:
         self.name, self.size, self.left = name, size, tasks * size
@@ -225,7 +225,7 @@ TASK = Task("t", Job("r", "w", "", 0, "", ""), Program("s", (), KeepTail()), ())
 
 
 class Held:
-    """A slot whose tasks end when they are told to."""
+    """A slot whose tasks end on request."""
 
     def __init__(self, name: str, running: deque[asyncio.Event]) -> None:
         self.name, self._running = name, running
@@ -260,7 +260,7 @@ class Slots:
     order=st.lists(st.integers(0, 3), max_size=10),
 )
 def test_everybody_is_served_and_gangs_only_whole(slots: int, wants: list[tuple[int, int]], order: list[int]) -> None:
-    """Whatever ends first: no gang waits for ever, holds a part of its slots, or keeps others waiting for ever."""
+    """For any order of ends: no gang waits for ever, holds a part of its slots, or blocks the others for ever."""
     clients = [Client(f"c{index}", min(size, slots), tasks) for index, (size, tasks) in enumerate(wants)]
 
     async def run() -> None:

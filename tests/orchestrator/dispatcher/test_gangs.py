@@ -1,4 +1,4 @@
-"""Whole runs with gangs: together or not at all, whatever dies."""
+"""Whole runs with gangs: all members run together or none, for any process that dies."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def noting(function: str, folder: Path, given: Any = FOUR, **more: Any) -> dict[
 
 
 def started(folder: Path) -> list[str]:
-    """`stage-partition.attempt` of every call, as often as it was made."""
+    """`stage-partition.attempt` of every call, with repeats."""
     return sorted(path.name for path in folder.iterdir() for _ in path.read_text())
 
 
@@ -77,7 +77,8 @@ def test_member_may_be_killed_in_every_phase_of_every_collective(breaking: Break
 def test_what_killed_members_left_in_shared_memory_goes_with_their_segment(
     slots: tuple[Harness, Any], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """One is killed before the first barrier, and then the other, which waits there; a driver was, before them."""
+    """One member is killed before the first barrier, then the other one, which waits there. A driver was killed
+    earlier."""
     harness, host = slots[0], tmp_path_factory.mktemp("memory") / "host"
     engine = harness.engine(Store.open(f"file://{harness.folder}/store"), harness.local(2, host), host)
     HostFolder(host).put("left/channels/all#1.00/bell", [b""])
@@ -181,7 +182,7 @@ def test_all_run_again_when_a_part_of_what_a_gang_made_is_lost(breaking: Breakin
 def test_driver_that_dies_leaves_a_whole_gang_or_none(
     breaking: Breaking, tmp_path: Path, write: int, after: bool
 ) -> None:
-    """Also within the objects of the ledger: no object has a part of a gang."""
+    """This holds for each object of the ledger too: no object has a part of a gang."""
     run = breaking(spec(sum=noting("counted", tmp_path)))
     store = CrashingStore(run.store, write, after=after)
     try:

@@ -1,4 +1,5 @@
-"""What the records of a chain add up to: what is done, which budgets are left, when a deadline begins."""
+"""The state that follows from the records of a chain: finished partitions, remaining budgets, the start of a
+deadline."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def test_a_new_driver_keeps_the_deadline_and_a_resumption_gets_a_fresh_one() -> 
 
 
 def test_what_is_made_again_is_given_the_whole_deadline() -> None:
-    """The stage was done in time; hours later the host that has its blocks may go."""
+    """The stage met its deadline. Hours later, the host with its blocks is lost."""
     records: list[Record] = [epoch(1, time=10.0), Expected("s", 1, 11.0), commit(0), Lost("s", (0,))]
     assert replay(records, "s").opened is None
 
@@ -85,7 +86,7 @@ def test_a_lost_block_takes_its_commit_back_and_opens_the_segment_again() -> Non
 
 
 def test_a_segment_that_lost_blocks_keeps_the_partitions_that_it_had_until_a_person_has_it_run_again() -> None:
-    """Of a quorum these are not all."""
+    """With a quorum these are not all partitions."""
     records: list[Record] = [commit(0), commit(2), Lost("s", (0,)), commit(0, 2), Lost("s", (0, 2)), commit(1)]
     assert replay(records, "s").frozen == {0, 2}
     assert replay([*records, Lost("s", (1,), anew=True)], "s").frozen == set()

@@ -1,4 +1,4 @@
-"""Several hosts share a run: blocks are pulled from where they were made, and a lost host costs its own share."""
+"""Several hosts share a run: blocks are pulled from the host that made them, and a lost host costs its own share."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SHUFFLE = spec(
 
 
 class Cluster:
-    """Hosts with one slot each; each serves its own folder, and can be lost with it."""
+    """Hosts with one slot each. Each serves its own folder, and can be lost together with it."""
 
     def __init__(self, folder: Path, memory: Path) -> None:
         self.harness = Harness(folder, ROOT)
@@ -54,14 +54,14 @@ class Cluster:
     def run(
         self, document: dict[str, Any], see: Callable[[str, str, Outcome], None]
     ) -> tuple[EngineResult | EngineFailure, Counter[Done]]:
-        """`see` is shown the run's id, the segment and each outcome before the driver hears of it."""
+        """`see` receives the run's id, the segment and each outcome before the driver does."""
         run = f"run-{next(self.numbers)}"
         counted = Counted(self.executor, lambda segment, outcome: see(run, segment, outcome))
         engine = self.harness.engine(self.store, counted, self.roots[0], self.hosts)
         return self.harness.run(engine, Case(document), self.base, run), counted.outcomes
 
     def lose(self, number: int, run: str) -> None:
-        """The host is gone, with its memory; another one starts in its place, with none."""
+        """Lose the host with its memory, and start another one with empty memory in its place."""
         self.hosts[number].close()
         shutil.rmtree(self.roots[number] / run)
         (self.hosts[number],) = self.harness.hosts(self.store, [self.roots[number]], ["tcp://127.0.0.1:0"])
@@ -95,7 +95,7 @@ def direct(**more: Any) -> dict[str, Any]:
 
 
 class Watch:
-    """Which blocks lie on which host, by what was seen of their producers."""
+    """Records which host has which blocks, from the outcomes of their producers."""
 
     def __init__(self, cluster: Cluster, at: str, victim: int) -> None:
         self.cluster, self.at, self.victim = cluster, at, victim
@@ -114,7 +114,7 @@ class Watch:
 
 @pytest.fixture
 def healed(cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster; hosts that a test loses are replaced."""
+    """The cluster. Hosts that a test loses are replaced."""
     yield cluster
     for host in cluster.hosts:
         host.close()

@@ -1,4 +1,4 @@
-"""The ledger as a whole: one order, fenced writers, nothing lost that a flush returned from."""
+"""The ledger as a whole: one order, fenced writers, no loss of flushed records."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_a_persons_resume_gives_a_fresh_budget() -> None:
 
 
 class TwoWriters(RuleBasedStateMachine):
-    """Writers come and go, stall and wake; what a flush returned from is the model."""
+    """Writers come and go, stall and wake. The flushed records are the model."""
 
     writers = Bundle("writers")
 
@@ -215,7 +215,7 @@ def test_a_failed_write_after_a_lost_answer_writes_nothing_twice(monkeypatch: py
 
     def lossy(name: str, data: Any) -> bool:
         call = next(calls)
-        if call in (0, 2):  # the first answer is lost, then the second write does not get through
+        if call in (0, 2):  # the answer of the first write is lost, then the second write fails
             if call == 0:
                 create(name, data)
             raise StoreError("connection reset", "try again", retryable=True)
@@ -260,7 +260,7 @@ def test_of_two_who_take_over_at_once_the_later_one_knows_what_the_other_wrote(
 
 
 def test_a_listing_with_a_gap_hides_nothing_from_whoever_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder that is listed while others write may show a file, and not one that was made before it."""
+    """A folder listed during writes may show a file, and miss one that was made earlier."""
     store = new_store()
     earlier = Ledger(store, "p", KEY)
     for partition in range(3):

@@ -1,4 +1,4 @@
-"""Links between hosts that are cut while a run needs them: the right result, or an error with a class, in time."""
+"""Links between hosts are cut while a run needs them: the right result, or an error with a class, in time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OUTAGE = 1.0
 
 
 class Linked:
-    """Two hosts on one wire, a slot each; the driver is on the first."""
+    """Two hosts on one link, with a slot each. The driver is on the first."""
 
     def __init__(self, link: Link, folder: Path, memory: Path) -> None:
         self.link, self.base = link, folder
@@ -94,7 +94,7 @@ def test_a_link_that_stays_cut_ends_in_the_right_result_or_a_class(linked: Linke
     with contextlib.ExitStack() as stack:
         try:
             found = linked.run("for-good", lambda: stack.enter_context(namespaces.cut(*linked.link)))
-        except MissingError as error:  # the run succeeded; what is looked at now lies behind the cut
+        except MissingError as error:  # the run succeeded; the block is now behind the cut
             assert error.block.startswith("counts/")  # noqa: PT017
             return
         if isinstance(found, EngineFailure):

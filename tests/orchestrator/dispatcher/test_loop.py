@@ -1,4 +1,4 @@
-"""A loop that was broken off goes on inside its iteration; what is lost sends it back only as far as it must."""
+"""An interrupted loop resumes inside its iteration. A lost block sends it back only as far as necessary."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_driver_that_dies_anywhere_in_a_loop_repeats_nothing_committed(breaking:
 
 
 def test_every_attempt_in_a_loop_that_is_told_to_rest_may_end(breaking: Breaking) -> None:
-    """One that was cut off might be of a stage that is not idempotent."""
+    """A cut-off attempt might be of a stage that is not idempotent."""
     body = {
         name: mapped("state.data", "takes", maxConcurrency=1, **{"with": {"seconds": seconds}})
         for name, seconds in (("short", 0.2), ("long", 3.0))
@@ -157,7 +157,7 @@ def test_block_of_the_last_iteration_is_made_again_for_who_comes_after_the_loop(
 
 
 def shipping(limit: str = "1MiB") -> dict[str, Any]:
-    """From six on, `turns` adds six to four times the sum before, which is shipped without a task: 30, 126, 510."""
+    """From six on, `turns` adds six to four times the previous sum, which ships without a task: 30, 126, 510."""
     total = {"type": "reduce", "per": "all", "combine": f"{M}:add"}
     turns = {
         "type": "loop",

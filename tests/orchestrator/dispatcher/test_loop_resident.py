@@ -1,4 +1,4 @@
-"""What a loop reads stays in its workers, what it carries round travels inline, and an iteration is one record."""
+"""A loop's input stays in its workers, its state travels inline, and an iteration is one record."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_small_state_travels_inline(bench: Bench) -> None:
 
 
 def test_iteration_is_one_record_and_waits_for_no_disk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_commit, "WINDOW", 3600.0)  # whoever waits for the disk writes an object, or hangs
+    monkeypatch.setattr(group_commit, "WINDOW", 3600.0)  # a wait for the disk writes an object, or hangs
     run, _ = bench.go(kmeans())
     iterated = [record for record in bench.ledger(run) if isinstance(record, Iterated)]
     assert [record.iteration for record in iterated] == list(range(1, ITERATIONS + 1))

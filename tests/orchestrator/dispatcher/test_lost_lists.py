@@ -1,4 +1,4 @@
-"""However many blocks are lost, one report names them all, and it is short."""
+"""One report names all lost blocks, is short, and does not depend on their number."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_list_that_somebody_else_wrote_is_refused(files: RunFiles) -> None:
 
 @pytest_asyncio.fixture
 async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Service]:
-    """Where five names are many, 50 partitions are wide, and nothing travels inline."""
+    """A service in which five names are many, 50 partitions are wide, and no block travels inline."""
     monkeypatch.setattr(lost_blocks, "FEW", 5)
     monkeypatch.setattr(task_groups, "GROUP_TASKS", 50)
     monkeypatch.setattr(arguments, "INLINE_LIMIT", 0)

@@ -1,4 +1,4 @@
-"""Memory of attempts in whole runs: it grows where it ran out, which is told, and what fits by spilling needs none."""
+"""Memory of attempts in whole runs: it grows after it ran out, with a message, but not where spilling suffices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MIB = 1 << 20
 
 
 def told(run: Broken) -> list[str]:
-    """What `treadle logs` says."""
+    """The messages of `treadle logs`."""
     follower = LogFollower(run.engine(run.executor).site.files(run.run))
     return [line for record in follower.new() for line in lines_of(record)]
 

@@ -1,4 +1,4 @@
-"""Slots handed to segments: in turn, all of a gang or none, and without a look at each of a thousand idle ones."""
+"""Slots for segments: in turn, all of a gang or none, without a look at each of a thousand idle slots."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Permit:
 
 
 class Permits:
-    """Slots that cost nothing."""
+    """Slots without any cost."""
 
     def __init__(self, count: int) -> None:
         self.capabilities = Capabilities("permits", count, shares_host=False)
@@ -50,7 +50,7 @@ class Permits:
 
 
 class Segment:
-    """A client that has so many tasks, and counts how often it is asked."""
+    """A client with a fixed number of tasks, which counts its calls."""
 
     def __init__(self, tasks: int, together: int = 1) -> None:
         self.core = Dispatch(Policy(max_concurrency=0), range(tasks), TaskSizes(tasks))
@@ -89,7 +89,7 @@ class Segment:
 
 
 async def test_ten_thousand_tasks_over_a_thousand_slots_take_about_two_offers_each() -> None:
-    """Each end of a task offers its slot again, and asks once more when all is handed out: never slots x tasks."""
+    """Each end of a task offers its slot again, plus one more call at the end: never slots x tasks."""
     pool, segment = SlotPool(Permits(1000)), Segment(10_000)
     pool.join(segment)
     await segment.over.wait()

@@ -89,7 +89,7 @@ async def test_task_that_does_not_end_runs_elsewhere_and_its_slot_returns_later(
     pool.join(client)
     await asyncio.sleep(0)
     pool.abort(client, ["s0"])
-    await until(lambda: client.ended_[0] == 1)  # told by the watchdog
+    await until(lambda: client.ended_[0] == 1)  # by the watchdog
     executor.slots[1].end()
     await until(lambda: client.done == {0, 1})
     assert client.refused is None

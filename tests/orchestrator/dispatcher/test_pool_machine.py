@@ -1,4 +1,4 @@
-"""The pool under offers, aborts, leaves and misbehaving slots, in any order of the loop's turns."""
+"""The pool under offers, aborts, leaves and faulty slots, in any order of the loop's turns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FAULTS: list[Fault] = ["none", "waits", "dies", "raises", "is silent", "forgets"
 
 
 class PoolMachine(RuleBasedStateMachine):
-    """Each rule happens between two turns of the loop; `turns` lets some pass."""
+    """Each rule runs between two turns of the loop. `turns` lets some pass."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.pool, self.executor = faulty_pool(slots, *faults)
 
     def within(self, work: Callable[[], None]) -> None:
-        """Call what needs a running loop."""
+        """Run work that needs a running loop."""
 
         async def call() -> None:
             work()
@@ -82,7 +82,7 @@ class PoolMachine(RuleBasedStateMachine):
 
     @rule()
     def pause(self) -> None:
-        """Long enough for the watchdog."""
+        """Wait long enough for the watchdog."""
         self.loop.run_until_complete(asyncio.sleep(0.04))
 
     @invariant()
@@ -97,7 +97,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.loop.close()
 
     async def _settle(self) -> None:
-        """Without further faults all clients get what they wanted, and every slot is idle again."""
+        """Without further faults, all clients get their tasks done, and every slot is idle again."""
         self.executor.faults.clear()
         async with asyncio.timeout(60):
             await asyncio.gather(*self.leaving)

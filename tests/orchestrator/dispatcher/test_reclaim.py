@@ -1,4 +1,4 @@
-"""Shared memory that is full: blocks go to the store, and what is read no more makes room for the next ones."""
+"""Full shared memory: blocks go to the store, and blocks without readers make room for the next ones."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STAGES = [f"s{number}" for number in range(10)]
 
 
 def pipeline(size: int) -> dict[str, Any]:
-    """Stages of `size` bytes each; none runs in another's tasks."""
+    """Stages of `size` bytes each, without fusion."""
     first = {"type": "map", "uses": f"{M}:filled", "with": {"size": size // PARTITIONS}}
     stages = {"s0": first | {"input": {"range": PARTITIONS, "partitions": PARTITIONS}}}
     for number, (before, name) in enumerate(itertools.pairwise(STAGES)):
@@ -66,14 +66,14 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 class Piped:
-    """A run of the pipeline; its blocks are 1.5 times the memory, or as many bytes as told."""
+    """A run of the pipeline. Its blocks have 1.5 times the memory's size, or a given number of bytes."""
 
     def __init__(self, harness: Harness, root: Path, run: str) -> None:
         self._harness, self.run, self.folder = harness, run, root / run
         self.store = Store.open(f"file://{harness.folder}/store")
         self.done: Counter[tuple[str, int]] = Counter()
         self.elsewhere: set[str] = set()
-        """Stages of which some block went to the store."""
+        """Stages of which a block went to the store."""
         self.engine = harness.engine(self.store, Counted(harness.local(2, root, room=MIB), self._see), root)
         self.at: Callable[[str, Outcome], None] = lambda _segment, _outcome: None
 
@@ -98,7 +98,7 @@ class Piped:
 
 @pytest.fixture
 def piped(harness: Harness, small: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Piped:
-    """Of what it leaves only the end is read: the rest is given back, or about to be."""
+    """A run with only the last stage read. The memory of the others is freed, or will be soon."""
     everything = Engine._datasets
 
     def only_end(self: Engine, run: Run, skipped: set[str]) -> Any:
@@ -126,7 +126,7 @@ def test_nothing_is_given_back_while_there_is_room(piped: Piped) -> None:
 
 
 def test_a_block_that_is_lost_later_is_made_again_from_the_beginning(piped: Piped) -> None:
-    """Of one partition, wherever it was; what was made again is not given back again."""
+    """Recomputes one partition from the beginning. The recomputed blocks are not freed again."""
     lost: list[int] = []
     in_store = piped.store.path(f"runs/{piped.run}/blocks")
     assert in_store is not None
@@ -147,7 +147,7 @@ def test_a_block_that_is_lost_later_is_made_again_from_the_beginning(piped: Pipe
     assert "s0" in piped.there
 
 
-# -- what may go -------------------------------------------------------------------------------------------------------
+# -- removable blocks --------------------------------------------------------------------------------------------------
 
 SOURCE = {"range": 2, "partitions": 2}
 OWN = {"timeout": "9s"}
@@ -169,13 +169,13 @@ LOOP = spec(
 
 @pytest.fixture(scope="module")
 def planning(harness: Harness, tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    """Nothing is run with it."""
+    """An engine for planning only."""
     folder = tmp_path_factory.mktemp("planning")
     return harness.engine(Store.open(f"file://{folder}/store"), harness.local(1, folder / "host"), folder / "host")
 
 
 Step = tuple[str, int, set[str]]
-"""A segment closes, so many times; what has blocks then."""
+"""(the segment that closes, how often, the segments with blocks afterwards)."""
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_only_what_was_made_once_and_read_by_all_goes(
 
 
 async def test_what_an_iteration_left_may_stay_where_it_cannot_be_removed(tmp_path: Path) -> None:
-    """A driver that wakes up late may remove the same at the same time."""
+    """A late driver may remove the same blocks at the same time."""
 
     class Busy(HostFolder):
         def delete_folder(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""A segment that was broken off is taken up where it stood; what is lost is made again, and nothing else."""
+"""An interrupted segment resumes from its state; lost blocks are recomputed, and nothing else."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_exactly_the_lost_partition_is_made_again(breaking: Breaking) -> None:
 
 
 class DyingAt(CrashingStore):
-    """Cut off just before one object is made."""
+    """Fails just before one object is written."""
 
     def __init__(self, inner: Store, name: str) -> None:
         super().__init__(inner, sys.maxsize, after=False)
@@ -112,7 +112,7 @@ def test_partition_lost_again_and_again_fails_the_run_in_the_end(breaking: Break
 
 
 def test_a_long_chain_of_lost_blocks_is_made_again_in_one_go(breaking: Breaking, tmp_path: Path) -> None:
-    """As when the host that had them is gone; each stage may be made again only so often."""
+    """For example after the loss of their host. The number of repairs of each stage is limited."""
     names = [f"a{number}" for number in range(MAXIMUM_REPAIRS + 2)]
     stages = {"a0": mapped({"range": 2, "partitions": 1})}
     stages |= {name: mapped(before, needs=[before]) for before, name in pairwise(names)}
@@ -120,7 +120,7 @@ def test_a_long_chain_of_lost_blocks_is_made_again_in_one_go(breaking: Breaking,
     run = breaking(spec(**stages, only=last))
     assert failure(run.go()[0]) == "user error"
     (tmp_path / "flag").touch()
-    breaking(spec(other=mapped(EIGHT))).go()  # workers keep what they read of one run only
+    breaking(spec(other=mapped(EIGHT))).go()  # workers cache the blocks of one run only
     run.store.delete_prefix(f"runs/{run.run}/blocks/")
     found, done = run.go(resumption=2)
     assert values(found, "only") == [[0, 1]]
@@ -130,12 +130,12 @@ def test_a_long_chain_of_lost_blocks_is_made_again_in_one_go(breaking: Breaking,
 def test_what_is_lost_long_after_its_stage_was_done_is_made_again(
     breaking: Breaking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By then the deadline of the stage is over."""
+    """The deadline of the stage is over by then."""
     last = mapped("first", "needs_flag", needs=["first"], **{"with": {"flag": str(tmp_path / "flag")}})
     run = breaking(spec(first=mapped(EIGHT, deadline="60s"), only=last))
     assert failure(run.go()[0]) == "user error"
     (tmp_path / "flag").touch()
-    breaking(spec(other=mapped(EIGHT))).go()  # workers keep what they read of one run only
+    breaking(spec(other=mapped(EIGHT))).go()  # workers cache the blocks of one run only
     run.store.delete_prefix(f"runs/{run.run}/blocks/")
     later = SimpleNamespace(time=lambda: time.time() + 3600, monotonic=time.monotonic)
     monkeypatch.setattr("treadle.orchestrator.dispatcher.segments.segment.time", later)
@@ -144,7 +144,7 @@ def test_what_is_lost_long_after_its_stage_was_done_is_made_again(
     assert ("first", 0) in done
 
 
-# -- what must not be repeated -------------------------------------------------------------------------------------
+# -- attempts that must not run twice ------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -194,7 +194,7 @@ def test_deadline_ends_the_stage(breaking: Breaking, tmp_path: Path) -> None:
 
 
 def test_quorum_lets_stragglers_go(breaking: Breaking, tmp_path: Path) -> None:
-    """The last partition waits for a file that never comes: only a run that lets it go ends."""
+    """The last partition waits for a file that never comes, so only a quorum ends the run."""
     given = {"flag": str(tmp_path / "never"), "first": 3}
     slow = mapped({"range": 4, "partitions": 4}, "needs_file_from", **{"with": given})
     document = spec(slow=slow, most={"type": "barrier", "input": "slow", "quorum": "75%"}, end=mapped("most"))
@@ -223,7 +223,7 @@ QUORUM = spec(
 
 
 def test_a_quorum_stays_as_it_was_met_when_a_block_of_it_is_lost(breaking: Breaking) -> None:
-    """Who reads it may have begun: with other partitions in their places some would be read twice, and some never."""
+    """Its readers may have begun. With other partitions in their places, some would be read twice and some never."""
     run = breaking(QUORUM)
     found, _ = run.go(run.losing(("slow", 1)))
     assert values(found, "end") == [[0], [1], [2]]
@@ -258,7 +258,7 @@ def test_drained_segment_goes_on_where_it_stopped(breaking: Breaking) -> None:
 
 @pytest.mark.parametrize("inside", [False, True], ids=["segment", "loop"])
 def test_what_is_told_to_rest_before_it_begins_starts_nothing(breaking: Breaking, inside: bool) -> None:
-    """Whoever pauses a run may meet it between two segments of a loop, or while one reads its ledger."""
+    """A pause may arrive between two segments of a loop, or while a segment reads its ledger."""
     turns = {
         "type": "loop",
         "state": {"numbers": "only"},
@@ -278,7 +278,7 @@ def test_what_is_told_to_rest_before_it_begins_starts_nothing(breaking: Breaking
 
 
 def test_a_segment_that_cannot_begin_keeps_no_slot_from_others(breaking: Breaking) -> None:
-    """Its ledger broke before it began: it must not be offered slots any more."""
+    """Its ledger broke before it began, so it must not be offered slots."""
     run = breaking(spec(only=mapped(EIGHT)))
     engine = run.engine(run.executor)
     known = engine.site.open(run.run)
@@ -301,7 +301,7 @@ def test_a_segment_that_cannot_begin_keeps_no_slot_from_others(breaking: Breakin
 
 
 class Refusing:
-    """An executor with one slot, which raises."""
+    """An executor with one slot that raises."""
 
     name = "only"
     task = ""

@@ -1,4 +1,4 @@
-"""What a driver process knows of its runs and of other hosts: the same for all threads, and nothing out of date."""
+"""A driver's view of its runs and of other hosts: the same for all threads, and never stale."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_threads_that_open_a_run_at_once_get_the_same(breaking: Breaking, monkey
 def test_a_manifest_that_another_thread_forgets_meanwhile_is_read_all_the_same(breaking: Breaking) -> None:
     class Forgetful(dict[str, Manifest]):
         def __setitem__(self, segment: str, manifest: Manifest) -> None:
-            """Another thread does so, at once."""
+            """Another thread acts at this moment."""
 
     run = breaking(spec(only=mapped({"range": 4})))
     run.go()
@@ -88,7 +88,7 @@ def test_a_host_that_is_lost_while_somebody_counts_disturbs_nobody(slots: Any, t
     (hosts,) = harness.hosts(Store.open(f"file://{tmp_path}/store"), [tmp_path / "host"], ["tcp://127.0.0.1:0"])
 
     class Now(float):
-        """Another thread comes in between."""
+        """Another thread acts in between."""
 
         def __gt__(self, other: float, /) -> bool:
             hosts.lost("second")

@@ -1,4 +1,4 @@
-"""Shared memory of homes that were removed is given back by the next driver of any other."""
+"""The next driver of any home frees the shared memory of homes that were removed."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_memory_that_says_nothing_of_its_home_stays(tmp_path: Path) -> None:
 
 
 def test_folder_of_one_home_is_removed_with_the_memory_when_the_home_is_gone(tmp_path: Path) -> None:
-    """Such a folder has a name with a random part, which only its home knows."""
+    """The name of such a folder has a random part, which only its home knows."""
     names = {home: f"treadle-{os.geteuid()}-{number:016x}" for number, home in enumerate(("gone", "there", "used"))}
     hosts = {}
     for home, name in names.items():

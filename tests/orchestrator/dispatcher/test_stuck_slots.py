@@ -1,4 +1,4 @@
-"""Runs whose slots forget a task or lose its reports: the result is the same, and no attempt is spent."""
+"""Runs whose slots forget a task or lose its reports: the same result, and no attempt is spent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ONE_ATTEMPT: dict[str, Any] = {"retry": {"maximumAttempts": 1}}
 
 
 class Forgetful:
-    """A slot that forgets the first tasks it is given, or that loses their reports."""
+    """A slot that forgets its first tasks, or loses their reports."""
 
     def __init__(self, inner: Slot, forgets: int, loses: int) -> None:
         self.name, self._inner = inner.name, inner

@@ -1,4 +1,4 @@
-"""What the watchdog finds, from what the pool believes and the slots say; the clock is a number."""
+"""The watchdog's findings from the pool's view and the slots' reports. The clock is a number."""
 
 from __future__ import annotations
 

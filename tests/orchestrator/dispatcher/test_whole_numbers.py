@@ -1,4 +1,4 @@
-"""Whole numbers beyond 64 bits, which no ledger holds, are refused in words wherever they come from."""
+"""Whole numbers beyond 64 bits, which no ledger holds, are refused with a message from any origin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A shuffle of two levels: when there is one, how few parts it takes, and what a lost block of it costs."""
+"""A shuffle of two levels: the condition for it, its number of parts, and the cost of a lost block."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_width_that_only_the_run_shows_is_one_level(from_four_parts: None) -> No
 
 
 def parts_made(run: Broken) -> tuple[Any, Counter[Any], dict[str, list[int]]]:
-    """Result, outcomes, and segment -> parts of each block."""
+    """(result, outcomes, segment -> parts of each block)."""
     parts: dict[str, list[int]] = {}
 
     def see(segment: str, outcome: Outcome) -> None:

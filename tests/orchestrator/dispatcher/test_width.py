@@ -1,4 +1,4 @@
-"""Wide segments run in task groups: the same result, each group taken up where it stood, and nothing done twice."""
+"""Wide segments run in task groups: the same result, each group resumes from its state, and nothing runs twice."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def node(run: Broken, name: str) -> Segment:
 
 
 def grouped(run: Broken, segment: str) -> dict[int, list[int]]:
-    """group -> the partitions committed in its ledger, in order."""
+    """Group -> the partitions committed in its ledger, in order."""
     here = files(run)
     chains = here.ledgers(segment)[1:]
     return {
@@ -54,7 +54,7 @@ def grouped(run: Broken, segment: str) -> dict[int, list[int]]:
 
 
 def committed(run: Broken) -> set[tuple[str, int]]:
-    """What is on record."""
+    """The committed partitions in the ledgers."""
     return {
         (node.id, partition)
         for node in files(run).load(Plan, "plan").graph.nodes
@@ -103,7 +103,7 @@ def test_metrics_outputs_and_failed_items_are_those_of_the_whole(breaking: Break
 
 @pytest.mark.parametrize("tolerated", [40, "49%"])
 def test_failed_records_are_judged_over_all_groups(breaking: Breaking, tolerated: Any) -> None:
-    """No group has more than 15 of them, and half of its records."""
+    """No group has more than 15 failed records, which are half of its records."""
     run = breaking(spec(only=mapped(HUNDRED, "measured", metrics={"seen": "sum"}, toleratedFailures=tolerated)))
     found, _ = run.go()
     assert failure(found) == "user error"
@@ -155,7 +155,7 @@ def test_exactly_the_lost_partitions_are_made_again_and_the_manifest_is_new(brea
 
 
 def test_a_group_that_is_gone_is_run_again(breaking: Breaking) -> None:
-    """Whoever puts the groups together names those that are not closed, however that came about."""
+    """Assembly names the open groups for any cause."""
     run = breaking(spec(only=mapped(HUNDRED, "more")))
     run.go()
     here = files(run)
@@ -201,7 +201,7 @@ def test_what_cannot_be_cut_says_why(
         (100, 3, "local", 9),
         (100_000, 2, "local", 5_000),
         (100, 2, "functions", 0),  # any driver can call them all
-        (100, 0, "local", 0),  # not asked
+        (100, 0, "local", 0),  # not known
     ],
 )
 def test_drivers_that_are_there_share_a_segment(

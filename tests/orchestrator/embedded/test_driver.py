@@ -68,7 +68,7 @@ Maker = Callable[..., str]
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Home]:
-    """A home of its own; whatever a test starts in it is ended."""
+    """A new home. Processes that a test starts in it are ended."""
     home = Home(tmp_path / "home")
     yield home
     down(home)
@@ -76,7 +76,7 @@ def home(tmp_path: Path) -> Iterator[Home]:
 
 @pytest.fixture
 def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Maker:
-    """Makes a module that can stand for the driver; by default it serves and is never idle."""
+    """Makes a module that replaces the driver. By default it serves and is never idle."""
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
     def make(body: str = SERVE, *, limit: float = 1e12, interval: float = 60.0, name: str = "stand_in") -> str:
@@ -135,7 +135,7 @@ def test_driver_that_never_gets_ready_is_reported_and_can_be_ended(
     home: Home, stand_in: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Clock:
-        """Two seconds are over when the driver has begun to load, however long that takes."""
+        """Two seconds have passed when the driver begins to load, however long that really takes."""
 
         sleep = staticmethod(time.sleep)
 
@@ -219,7 +219,7 @@ def test_driver_deaf_to_the_first_signal_is_killed(
 def test_state_naming_another_process_is_neither_believed_nor_killed(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process id of a dead driver was given to this test, while somebody else holds the lock."""
+    """The process id of a dead driver now belongs to this test, while another process holds the lock."""
     monkeypatch.setattr("treadle.orchestrator.embedded.driver_process._BIRTH", 0.1)
     state = own_state(started=0.0, fingerprint="x", settings="{}", ready=True)
     assert state.pid == os.getpid()
@@ -245,7 +245,7 @@ def test_broken_state_file_is_no_driver(home: Home) -> None:
 
 
 def test_idle_driver_waits_for_work_and_clients_then_ends_with_the_server(home: Home, stand_in: Maker) -> None:
-    """And until then it starts the server again when that dies."""
+    """Until then it restarts the server when that dies."""
     module = stand_in(limit=1.0, interval=0.05)
     (home.driver / "busy").touch()
     began = up(home, module=module)
@@ -307,7 +307,7 @@ def test_long_log_keeps_its_end_and_its_writer_goes_on(tmp_path: Path) -> None:
 
 
 def test_long_log_whose_end_cannot_be_kept_is_emptied_all_the_same(tmp_path: Path) -> None:
-    """On a full disk, say: whoever bounds it, a driver, goes on."""
+    """For example on a full disk: the driver that empties it goes on."""
     log = tmp_path / "x.log"
     log.write_bytes(b"a" * 1001)
     (tmp_path / "x.log.1").mkdir()

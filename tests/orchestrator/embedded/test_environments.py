@@ -1,4 +1,4 @@
-"""Each Python environment that uses a home has a driver, a folder and a task queue of its own."""
+"""Each Python environment that uses a home has its own driver, folder and task queue."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ asyncio.run(main())
 
 @dataclass
 class Two:
-    """A home, the environment of this process and another one, and a module that stands for their drivers."""
+    """A home, this process's environment and another one, and a module that replaces their drivers."""
 
     home: Home
     first: PythonEnvironment
@@ -128,7 +128,7 @@ def test_start_of_a_second_driver_leaves_the_first_one_alone(two: Two) -> None:
 
 
 def test_idle_driver_leaves_the_server_to_the_driver_of_another_environment(two: Two) -> None:
-    """The last one takes the server with it."""
+    """The last driver ends the server too."""
     for name in (FIRST, two.name):
         (two.home.driver / f"busy{name}").touch()
     up(two.home, module=two.module)

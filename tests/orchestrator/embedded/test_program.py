@@ -1,4 +1,4 @@
-"""Which `temporal` becomes the embedded server, and whether it is the one that was checked."""
+"""The `temporal` program that becomes the embedded server, and the check of its digest."""
 
 from __future__ import annotations
 

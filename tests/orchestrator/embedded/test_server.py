@@ -1,4 +1,4 @@
-"""One server for each home, started once, found again, started anew on the same data after any death."""
+"""One server for each home: started once, found again, restarted on the same data after any death."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Home]:
-    """A home of its own; whatever a test starts in it is ended."""
+    """A new home. Processes that a test starts in it are ended."""
     home = Home(tmp_path / "home")
     yield home
     end_server(home)
@@ -77,7 +77,7 @@ def listening_ports(pid: int) -> dict[int, str]:
     """Port -> address in hexadecimal of every TCP socket on which the process listens."""
     links = []
     for entry in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # closed since
+        with contextlib.suppress(FileNotFoundError):  # closed in the meantime
             links.append(os.readlink(entry))
     rows = [
         line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()
@@ -169,7 +169,7 @@ async def time_five_timers(home: Home) -> float:
     async with Worker(client, task_queue="t", workflows=[Timers], workflow_runner=UnsandboxedWorkflowRunner()):
         await client.execute_workflow("Timers", 1, id="warm", task_queue="t")
         took = []
-        for number in range(4):  # on a busy machine one of them comes through
+        for number in range(4):  # on a busy machine one of them passes
             begin = time.perf_counter()
             await client.execute_workflow("Timers", 5, id=f"timed-{number}", task_queue="t")
             took.append(time.perf_counter() - begin)
@@ -177,7 +177,7 @@ async def time_five_timers(home: Home) -> float:
 
 
 def test_database_keeps_a_write_ahead_log(served: Served) -> None:
-    """The setting on which half the speed of the server depends, and which it does not make on its own."""
+    """The server's speed doubles with this setting, which is not its default."""
     ensure_server(served.home)
     assert (served.home.server / "temporal.db-wal").exists()
 
@@ -220,7 +220,7 @@ def test_ui_answers_on_loopback_even_if_its_first_choice_of_port_is_taken(home: 
 
 
 def free_pair() -> int:
-    """A port that is free with the one after it, at least now."""
+    """A port that is free at present, together with the next one."""
     for port in range(34_000, 36_000, 2):
         pair = [("127.0.0.1", port), ("127.0.0.1", port + 1)]
         with contextlib.suppress(OSError), socket.create_server(pair[0]), socket.create_server(pair[1]):
@@ -229,7 +229,7 @@ def free_pair() -> int:
 
 
 def test_lock_that_is_not_inherited_is_refused(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a network file system: the started server would live unknown."""
+    """As on a network file system: the started server would be alive without a lock."""
     monkeypatch.setattr("treadle.orchestrator.embedded.server.is_held", lambda path: False)
     with pytest.raises(UsageError, match=r"file locks do not work(.|\n)*TREADLE_HOME"):
         ensure_server(home)
@@ -238,7 +238,7 @@ def test_lock_that_is_not_inherited_is_refused(home: Home, monkeypatch: pytest.M
 
 
 def test_state_of_a_dead_server_is_not_believed(home: Home) -> None:
-    """Even if its process id and port belong to somebody who lives now."""
+    """The process id and port now belong to another live process."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         write_state(home.server / "state.json", ServerState(f"127.0.0.1:{port}", os.getpid(), NAMESPACE, None))
@@ -248,7 +248,7 @@ def test_state_of_a_dead_server_is_not_believed(home: Home) -> None:
 
 
 def test_lock_held_by_somebody_else_ends_nobody(home: Home) -> None:
-    """The pid file names this test, which does not hold the lock: it must survive."""
+    """The pid file names this test, which does not hold the lock and must survive."""
     (home.server / "pid").write_text(str(os.getpid()))
     lock = home.server / "alive.lock"
     hold = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.flock(f, fcntl.LOCK_EX); print(1, flush=True); input()"

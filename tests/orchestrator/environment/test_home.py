@@ -1,4 +1,4 @@
-"""The home is private, and says who must act when it is not."""
+"""The home is private. If not, the error names the remedy."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_host_root_differs_by_home_and_is_the_same_through_a_link(tmp_path: Path
 
 @pytest.fixture
 def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Stands for `/dev/shm`."""
+    """A replacement for `/dev/shm`."""
     folder = tmp_path / "shm"
     folder.mkdir()
     monkeypatch.setattr("treadle.orchestrator.environment.home._SHARED_MEMORY", folder)
@@ -131,7 +131,7 @@ def test_common_folder_that_others_may_write_is_left_for_another_name(tmp_path: 
     home = Home(tmp_path / "home")
     first = home.host_root
     assert first.parent != taken
-    first.parent.symlink_to(tmp_path)  # another user took this name as well
+    first.parent.symlink_to(tmp_path)  # another user took this name too
     second = home.host_root
     assert second.parent not in (taken, first.parent)
     HostFolder(second)

@@ -1,4 +1,4 @@
-"""Which settings win, and what a failed connection says."""
+"""The precedence of settings, and the messages of failed connections."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ async def test_missing_api_key_is_named_before_any_connection(home: Home, nowher
 
 @pytest.fixture
 def silent_port() -> Iterator[int]:
-    """A port that accepts connections and never says a word."""
+    """A port that accepts connections and never sends a byte."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield server.getsockname()[1]
 

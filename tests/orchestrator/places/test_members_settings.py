@@ -1,4 +1,4 @@
-"""What a table `members` of a profile says, and what it leaves to the provider."""
+"""The table `members` of a profile, and the provider's defaults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from treadle.primitives import sealing
 
 
 def meeting(provider: str, folder: Path, **members: Any) -> Any:
-    """Where functions of this provider meet."""
+    """The meeting point of this provider's functions."""
     sealing.load_or_create_key(folder / "key")
     place = Place("file:///nowhere", str(folder / "key"), str(folder), lambda name: "id:key")
     table = {"members": {"coordinator": "tcp://127.0.0.1:0", **members}}

@@ -1,4 +1,4 @@
-"""Executors by name: which there are, what a plan refuses of them, and where blocks go between two of them."""
+"""Executors by name: the known ones, the refusals of plans, and the place of blocks between two executors."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def refusal(stages: Mapping[str, Any], site: Site = SITE, base: Path = Path("/no
     return refused.value
 
 
-# -- where blocks go -----------------------------------------------------------------------------------------------
+# -- the place of blocks -------------------------------------------------------------------------------------------
 
 
 def test_stages_on_two_executors_are_two_segments_joined_by_the_store() -> None:
@@ -122,7 +122,7 @@ def test_stage_wins_over_defaults_and_they_over_the_profile() -> None:
     assert [one.policy.executor for one in segments(found).values()] == ["local", "alone"]
 
 
-# -- what is refused -----------------------------------------------------------------------------------------------
+# -- refusals ------------------------------------------------------------------------------------------------------
 
 
 def test_unknown_executor_is_refused_with_those_there_are() -> None:

@@ -1,4 +1,4 @@
-"""What the planned operations of shuffles, reduces and broadcasts say: all that was written, where it belongs."""
+"""The planned operations of shuffles, reduces and broadcasts have every setting of the document in its place."""
 
 from __future__ import annotations
 

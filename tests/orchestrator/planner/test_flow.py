@@ -1,4 +1,4 @@
-"""What a flow becomes when it is closed: how its edge is judged, what it leaves, what may not join it."""
+"""The segment made of a closed flow: the place of its blocks, its output, and the stages that may not join it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from treadle.orchestrator.planner.transport import Figures
 from treadle.primitives.errors import UsageError
 
 REQUESTS = Figures(store_seconds=100.0, store_rate=math.inf, link_seconds=1.0, link_rate=math.inf)
-"""Each part costs a second, and bytes nothing."""
+"""Each part costs a second, and bytes cost nothing."""
 PEERS = msgspec.structs.replace(SITE, one_host=False, peers=True, figures=REQUESTS)
 FOUR = {"range": 8, "partitions": 4}
 
 
 @pytest.mark.parametrize(("partitions", "seconds"), [(7, 7), (1, 1), (None, 4)])
 def test_an_edge_costs_by_its_producers_and_their_parts(partitions: int | None, seconds: int) -> None:
-    """As many slots as producers: a second for each target, of which there are as many as producers by default."""
+    """With as many slots as producers: a second for each target. By default there are as many targets as producers."""
     groups = GROUPS if partitions is None else {**GROUPS, "partitions": partitions}
     found = segments(plan({"pairs": {**PAIRS, "input": FOUR}, "groups": groups}, site=PEERS))
     assert f"predicted {seconds}.0 s directly" in found["groups"].reasons[-1]

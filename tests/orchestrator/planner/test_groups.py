@@ -1,4 +1,4 @@
-"""Which segments of a plan run in task groups, and what it says of that."""
+"""The segments of a plan that run in task groups, and the reasons in the plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the planned operations of maps say, and what their segments know of failed records and metrics."""
+"""The planned operations of maps, and the failed records and metrics of their segments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A call for each task, or functions that stay: what a plan chooses, why, and what it refuses."""
+"""A call for each task or resident functions: the plan's choice, its reason, and its refusals."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_blocks_go_through_the_store_where_members_cannot_hold_them(
 
 
 def test_blocks_go_through_the_store_where_a_reader_works_for_longer_than_members_stay() -> None:
-    """What members hold only they can read, and a call is none."""
+    """Only members can read the blocks that members hold, and a call is not a member."""
     stages = shuffled()
     stages["sums"]["timeout"] = "870s"
     found = segments(plan(stages, site()))
@@ -127,7 +127,7 @@ TOTAL = {"type": "reduce", "per": "all", "uses": "m:f"}
 
 
 def test_who_reads_what_members_hold_of_a_loop_is_one_of_them() -> None:
-    """However few its partitions are: inside, where it reads a state or what is around the loop, and after it."""
+    """Even with few partitions: inside the loop, if it reads a state or outer data, and after the loop."""
     body = {
         "far": {**TOTAL, "input": "state.x"},
         "aside": mapped("state.x", exchange="storage"),

@@ -1,4 +1,4 @@
-"""Where segments are cut, and why; how many partitions there are; which settings hold."""
+"""The bounds of segments with their reasons, the number of partitions, and the settings in force."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_every_node_of_a_flowchart_has_an_id_of_its_own() -> None:
     assert re.findall(r"^  (\w+) --> (\w+)$", chart, re.MULTILINE) == [(ids[0], ids[1])]
 
 
-# -- no circles ----------------------------------------------------------------------------------------------------
+# -- no cycles -----------------------------------------------------------------------------------------------------
 
 
 def test_stages_that_each_read_the_two_before_are_planned() -> None:
@@ -183,7 +183,7 @@ def test_stages_that_each_read_the_two_before_are_planned() -> None:
 
 
 def test_needs_on_a_stage_after_the_producer_keeps_them_apart() -> None:
-    """a -> b -> c and d reads a and needs c: were a and d one segment, c would wait for itself."""
+    """a -> b -> c, and d reads a and needs c. With a and d in one segment, c would wait for itself."""
     stages = {
         "a": mapped(SOURCE),
         "total": {"type": "reduce", "input": "side", "per": "all", "uses": "m:total", "needs": ["a"]},
@@ -197,7 +197,7 @@ def test_needs_on_a_stage_after_the_producer_keeps_them_apart() -> None:
 
 
 def test_what_a_node_waits_for_stands_before_it() -> None:
-    """Though it is planned later: `first` was left open for `last` to join."""
+    """Although it is planned later: `first` was left open for `last` to join."""
     stages = {"first": mapped(SOURCE), "aside": mapped(SOURCE, needs=["first"])}
     found = plan({**stages, "last": mapped("first", needs=["aside"])})
     assert [node.id for node in found.graph.nodes] == ["first", "aside", "last"]
@@ -256,7 +256,7 @@ def test_broadcast_whose_readers_may_be_skipped_has_a_task_that_looks_at_it(give
 
 
 def shipping_loop(**inner: Any) -> dict[str, Any]:
-    """`ship` broadcasts the state `x`."""
+    """A loop in which `ship` broadcasts the state `x`."""
     body = {"ship": {**SHIP, "input": "state.x"}, "a": mapped(SOURCE, **VALUE), "x2": {**TOTAL, "input": "a"}, **inner}
     turns = {"type": "loop", "state": {"x": "total"}, "maxIterations": 3, "stages": body, "next": {"x": "x2"}}
     return {"total": TOTAL, "turns": turns}

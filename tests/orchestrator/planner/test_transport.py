@@ -1,4 +1,4 @@
-"""Where blocks go, and why: every row of the decision."""
+"""The place of blocks and the reason: every row of the decision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No plan waits for itself, and what only brings a stage its input, or writes its files, runs as the stage does."""
+"""No plan waits for itself. Segments that only read a stage's input, or write its files, run when the stage does."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOTAL = {"type": "reduce", "per": "all", "combine": "m:add"}
 
 
 def run_to_end(found: Plan) -> tuple[bool, set[str]]:
-    """Whether the run comes to its end when all that is started succeeds, and the nodes that were started."""
+    """(whether the run ends when all started nodes succeed, the started nodes)."""
     scheduler = Scheduler(found.graph, {"inputs": GO["given"], "run": {"id": "r"}})
     started, todo = set[str](), deque[Instruction](scheduler.start())
     while todo:
@@ -38,7 +38,7 @@ def run_to_end(found: Plan) -> tuple[bool, set[str]]:
 
 
 def test_stages_that_wait_for_the_producers_of_each_other_are_not_both_fused() -> None:
-    """Were both, either segment would wait for the other, and the run for ever."""
+    """If both were fused, each segment would wait for the other for ever."""
     stages = {"p": mapped(SOURCE), "q": mapped(SOURCE), "s": mapped("p", needs=["q"]), "r": mapped("q", needs=["p"])}
     found = plan(stages)
     assert stages_of(found) == {"q": ("q",), "s": ("p", "s"), "r": ("r",)}
@@ -65,7 +65,7 @@ def test_inputs_of_one_shuffle_are_each_fused_with_it() -> None:
     ids=["map", "reduce", "shuffle"],
 )
 def test_a_stage_runs_though_its_reader_is_skipped_because_of_another_one(reader: dict[str, Any]) -> None:
-    """Were they one segment, what is skipped would take both."""
+    """In one segment, a skip of the reader would skip both."""
     stages = {"x": {"type": "broadcast", "input": SOURCE, "when": "inputs.go"}, "a": mapped(SOURCE), "b": reader}
     found = plan(stages, **GO)
     assert run_to_end(found) == (True, {"a"})
@@ -82,18 +82,18 @@ def test_a_shuffle_that_may_be_skipped_is_not_gathered_for_one_that_reads_it_bes
     }
 
 
-# -- any document --------------------------------------------------------------------------------------------------
+# -- random documents ----------------------------------------------------------------------------------------------
 
 
 Document = tuple[dict[str, Any], Mapping[str, list[str]]]
-"""Stages, and for each of them those whose data it reads."""
+"""(stages, stage -> the stages whose data it reads)."""
 OFTEN = ["map", "told", "ship"]
 KINDS = ["batch", "total", "all", "groups", "range", "told all", "bounded", "join"]
 
 
 @st.composite
 def documents(draw: st.DrawFn) -> Document:
-    """Stages that read earlier ones, wait for others, and are skipped here and there."""
+    """Stages that read earlier ones, wait for others, and are sometimes skipped."""
     stages: dict[str, Any] = {}
     reads: dict[str, list[str]] = {}
     for number in range(draw(st.integers(3, 8))):
@@ -117,7 +117,7 @@ def _data(stages: Mapping[str, Any], source: str) -> Any:
 
 
 def _stage(kind: str, data: Any, other: Any, inner: str) -> dict[str, Any]:
-    """`other` is told as a value, if it is a broadcast; else it is another input, or nothing."""
+    """`other` is a value if it is a broadcast. Otherwise it is another input, or absent."""
     value = {"with": {"v": f"${{{{ stages.{other} }}}}"}} if isinstance(other, str) and "." not in other else {}
     shuffle = {"type": "shuffle", "input": data, "by": "key", "partitions": 2}
     made: dict[str, dict[str, Any]] = {
@@ -167,7 +167,7 @@ def test_every_plan_comes_to_its_end_with_every_stage_that_is_not_skipped_and_no
             assert node.id not in started
 
 
-# -- what only brings a stage its input ----------------------------------------------------------------------------
+# -- segments that only read a stage's input -----------------------------------------------------------------------
 
 
 LOOP: dict[str, Any] = {"type": "loop", "maxIterations": 2, "stages": {"b": mapped("state.x")}, "next": {"x": "b"}}
@@ -203,7 +203,7 @@ def test_reading_may_be_repeated_though_the_stage_may_not(node: str) -> None:
 
 @pytest.mark.parametrize("cache", [False, True])
 def test_files_of_what_may_be_skipped_are_no_matter_before_the_run(cache: bool, tmp_path: Path) -> None:
-    """Also where it may be because what it reads is, and where files are written apart."""
+    """This also holds if it is skipped because of its input, and if another segment writes the files."""
     (tmp_path / "_owner.json").write_text('{"run": "other"}')
     written = mapped("a", cache=cache, output={"uri": str(tmp_path), "format": "jsonl"})
     check(plan({"a": mapped(SOURCE, cache=cache, when="inputs.go"), "b": written}, **GO).graph, "r")
@@ -211,7 +211,7 @@ def test_files_of_what_may_be_skipped_are_no_matter_before_the_run(cache: bool, 
         check(plan({"a": mapped(SOURCE, cache=cache), "b": written}).graph, "r")
 
 
-# -- what is skipped with these inputs -----------------------------------------------------------------------------
+# -- stages skipped with these inputs ------------------------------------------------------------------------------
 
 
 EXTRA: dict[str, Any] = {"inputs": {"extra": {"type": "uri"}, "few": {"type": "list"}}}
@@ -256,7 +256,7 @@ def test_a_stage_that_is_skipped_with_these_inputs_needs_none_of_what_it_would_r
 
 
 def test_a_stage_that_is_skipped_with_these_inputs_needs_no_place_to_write_to() -> None:
-    """Without the condition it is refused, see `test_a_place_that_nobody_gave_is_no_folder_of_that_name`."""
+    """Without the condition it is refused (see `test_a_place_that_nobody_gave_is_no_folder_of_that_name`)."""
     place = {"uri": "${{ inputs.extra }}"}
     a = mapped(SOURCE, output={**place, "format": "jsonl"}, toleratedFailures=1, failedItems=place)
     found = plan({"first": mapped(SOURCE), "a": {**a, "when": "has(inputs.extra)"}}, given=NOTHING, **EXTRA)
@@ -264,7 +264,7 @@ def test_a_stage_that_is_skipped_with_these_inputs_needs_no_place_to_write_to() 
 
 
 def test_what_reads_a_stage_that_is_skipped_with_these_inputs_needs_nothing_either() -> None:
-    """By its input, by a value, by boundaries, and inside of a loop."""
+    """It reads by its input, by a value, by boundaries, and inside a loop."""
     groups = {**OPTIONAL["no groups"], "partitioner": {"type": "range", "boundaries": "ship"}}
     told = mapped("state.x", **{"with": {"value": "${{ stages.ship }}"}})
     stages = {

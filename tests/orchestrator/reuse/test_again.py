@@ -1,4 +1,4 @@
-"""A stage is taken back, with what comes after it: exactly that runs again, and nothing else."""
+"""A stage is taken back with all stages after it: exactly these run again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FOUR = {"range": 4, "partitions": 4}
 
 
 def chain(flag: Path, **more: Any) -> dict[str, Any]:
-    """first -> second -> last, which fails as long as there is no flag; `aside` reads the first too."""
+    """first -> second -> last, which fails while the flag is missing. `aside` reads the first too."""
     return spec(
         first=mapped(FOUR),
         second=mapped("first", "more", needs=["first"]),
@@ -43,7 +43,7 @@ def back(run: Broken, stage: str, resumption: int = 2) -> list[str]:
 
 @pytest.fixture
 def failed(breaking: Breaking, tmp_path: Path) -> Broken:
-    """A run of which `last` failed; it can go on."""
+    """A run in which `last` failed, and which can resume."""
     flag = tmp_path / "flag"
     run = breaking(chain(flag))
     found, _ = run.go()
@@ -87,7 +87,7 @@ def test_a_dispatcher_of_before_is_fenced(failed: Broken) -> None:
 
 @pytest.mark.parametrize("write", [1, 3, 6])
 def test_a_command_that_is_cut_off_leaves_a_run_that_can_go_on(failed: Broken, write: int) -> None:
-    """Whatever was taken back by then runs again, over the data of before."""
+    """The stages taken back by then run again, over the earlier data."""
     opened = failed.engine(failed.executor, CrashingStore(failed.store, write, after=write == 3)).site.open(failed.run)
     with contextlib.suppress(StoreError):
         take_back(opened.files, opened.plan, "first", 2, opened.site.files)
@@ -143,7 +143,7 @@ def test_a_stage_that_is_not_there_is_refused_by_name(failed: Broken) -> None:
 
 @pytest.fixture
 def nested(breaking: Breaking, tmp_path: Path) -> Broken:
-    """first -> sub, which has a child of its own -> last, which has failed; it can go on."""
+    """first -> sub, which has a child of its own -> last, which has failed. It can resume."""
     flag = tmp_path / "flag"
     deep = spec(x=mapped(FOUR, output={"uri": str(tmp_path / "out"), "format": "jsonl"})) | {"name": "deep"}
     inner = spec(

@@ -1,4 +1,4 @@
-"""What people see of reuse: plan, resume and gc in processes of their own, and runs through Temporal."""
+"""Reuse on the command line: plan, resume and gc in separate processes, and runs through Temporal."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ class Desk(Terminal):
         (self.folder / "reuse_helpers.py").write_text(helpers)
 
     def noted(self) -> int:
-        """Calls of `split` since it was asked last."""
+        """Calls of `split` since the last request."""
         log = self.folder / "log"
         found = log.read_text().count("split") if log.exists() else 0
         log.unlink(missing_ok=True)
         return found
 
     def go(self, run: str) -> int:
-        """Calls of `split` that a run takes."""
+        """Runs `run` and returns its calls of `split`."""
         done = self.run("run", "counted.yaml", "-i", f"log={self.folder}/log", "--id", run)
         assert done.code == 0, done.err
         return self.noted()

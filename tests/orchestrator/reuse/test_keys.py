@@ -1,4 +1,4 @@
-"""The content key, by every key of a document: what counts for a result, and what does not."""
+"""The content key, for every key of a document: the keys that change it, and the keys that do not."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ COUNTS: dict[type, dict[str, tuple[dict[str, Any], dict[str, Any]]]] = {
         "max_bytes": ({**PAIR, "batch": {"maxBytes": "1KiB"}}, {"batch": {"maxBytes": "2KiB"}}),
     },
 }
-"""What an author may write, and for each: a stage, and what is changed of it."""
+"""Key of a document -> (a stage, the change to it)."""
 ASIDE: dict[str, Any] = {
     "description": "of another kind",
     "when": "1 < 2",
@@ -133,9 +133,9 @@ ASIDE: dict[str, Any] = {
     "durability": "task",
     "backups": False,
 }
-"""What changes no result."""
+"""Keys that do not change results."""
 ELSEWHERE = {"type", "output", "idempotent", "failed_items"}
-"""What makes another stage of it, or one that is not kept."""
+"""Keys that make another stage, or one that is not cached."""
 WORKING: tuple[dict[str, Any], ...] = (PAIR, GROUPS, SHIP, WHOLE, FOLD)
 
 
@@ -146,7 +146,7 @@ def counting() -> Iterator[Any]:
 
 
 def key(stage: Mapping[str, Any], base: Path, functions: Mapping[str, Any] | None = None, **document: Any) -> str:
-    """Of a stage that reads `one`, which is this stage."""
+    """The content key of a stage that reads `one`."""
     last: dict[str, Any] = {"type": "map", "input": "one", "uses": "m:last", "needs": ["one"]}
     if stage["type"] == "broadcast":
         last |= {"input": LISTED, "with": {"value": "${{ stages.one }}"}}

@@ -1,4 +1,4 @@
-"""A loop is kept for later runs as a whole, if every stage in it is promised and what decides in it is the same."""
+"""A loop is cached as a whole, if every stage in it is cacheable and its decisions are the same."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_the_body_and_the_version_of_a_stage_in_it_are_part_of_its_key(project: 
 
 
 def test_the_name_of_a_loop_is_part_of_its_key(project: Project) -> None:
-    """The random numbers of a stage follow from it."""
+    """It determines the random numbers of its stages."""
     drawn = "def first(x, context):\n    return x + int(context.rng.integers(2**40))"
     project.write(reused_sums=SUMS.replace("def first(x):", f"{drawn}\n\n\ndef other(x):"))
     project.run(DOCUMENT)

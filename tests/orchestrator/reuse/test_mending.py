@@ -1,4 +1,4 @@
-"""Damaged objects of a run that follow from its ledgers are replaced; nothing that is committed runs again."""
+"""Damaged objects of a run that follow from its ledgers are replaced. No committed partition runs again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOUR = {"range": 4, "partitions": 4}
 
 @pytest.fixture
 def failed(breaking: Breaking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Broken:
-    """first -> a loop -> last, which has failed; stages of more than two partitions have task groups."""
+    """first -> a loop -> last, which has failed. Stages with more than two partitions have task groups."""
     monkeypatch.setattr("treadle.orchestrator.planner.task_groups.GROUP_TASKS", 2)
     flag = tmp_path / "flag"
     turns = {
@@ -35,7 +35,7 @@ def failed(breaking: Breaking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def derived(run: Broken) -> list[str]:
-    """The names of its manifests, those of its task groups, and the results of its loops."""
+    """The names of the run's manifests, of its task groups' manifests, and of its loops' results."""
     names = [info.name for info in run.store.list(f"runs/{run.run}/segments/")]
     return [name for name in names if {"manifest", "closed", "result"} & set(name.split("/"))]
 

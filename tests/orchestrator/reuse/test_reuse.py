@@ -1,4 +1,4 @@
-"""What a run takes over from others, and what it does not: whole runs on slots, without Temporal."""
+"""The results that a run takes over from others, in whole runs on slots without Temporal."""
 
 from __future__ import annotations
 
@@ -78,13 +78,13 @@ DOCUMENT: dict[str, Any] = {
         },
     },
 }
-"""`needs` keeps stages in segments of their own."""
+"""`needs` prevents the fusion of stages."""
 SOURCES = {"reused_sums": SUMS, "reused_helpers": HELPERS}
 MADE = {"one", "group", "total", "lines"}
 
 
 class Project:
-    """A project in files, whose runs share one store, and whose outcomes are counted."""
+    """A project in files. Its runs share one store, and their outcomes are counted."""
 
     def __init__(self, harness: Harness, executor: Any, folder: Path, host: Path | None = None) -> None:
         self.folder, self.harness = folder, harness
@@ -107,7 +107,7 @@ class Project:
         return self.runs[-1]
 
     def run(self, document: Mapping[str, Any] = DOCUMENT, *, again: bool = True, **inputs: Any) -> set[str]:
-        """The segments of which something was made; the run succeeds."""
+        """The segments that computed partitions. The run must succeed."""
         self.executor.outcomes.clear()
         run = self.submit(document, inputs, **({} if again else {NO_CACHE: True}))
         found = self.harness.result(self.engine, run)
@@ -116,7 +116,7 @@ class Project:
         return {segment for segment, _ in self.executor.outcomes}
 
     def differs(self, one: int = -1, other: int = -2) -> dict[str, str]:
-        """node -> the reason, for what differs between two runs."""
+        """Node -> the reason, for nodes that differ between two runs."""
         (plan, submission), (second, beside) = (
             (run.plan, run.submission) for run in (self.engine.site.open(self.runs[index]) for index in (one, other))
         )
@@ -130,7 +130,7 @@ class Project:
 def projects(
     slots: tuple[Harness, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[..., Project]]:
-    """Makes the project. Nothing travels inline, so that every result is a block."""
+    """Makes the project. No block travels inline, so every result is a block."""
     monkeypatch.setattr(arguments, "INLINE_LIMIT", 0)
 
     def make(host: Path | None = None) -> Project:
@@ -147,7 +147,7 @@ def projects(
 
 @pytest.fixture
 def project(projects: Callable[..., Project]) -> Project:
-    """Blocks are in a store of files only."""
+    """The project with its blocks in a store of files only."""
     return projects()
 
 
@@ -196,7 +196,7 @@ def test_another_body_has_exactly_its_stage_and_what_depends_on_it_run_again(pro
     }
 
 
-# -- what makes another result ----------
+# -- changes that change the result ----------
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_without_the_cache_everything_runs_and_is_kept_anew(project: Project) ->
     assert project.run() == {"lines.out"}
 
 
-# -- what is not kept ----------
+# -- results that are not cached ----------
 
 
 def test_a_stage_that_reads_what_is_not_cached_runs_each_time_and_so_does_what_follows(project: Project) -> None:
@@ -350,7 +350,7 @@ def test_a_third_run_takes_over_from_the_first_what_the_second_took_over(project
 def test_an_entry_that_gc_removes_at_the_same_moment_is_not_taken(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Removed after it was found: whoever borrows has left its mark by then, and looks once more."""
+    """The entry is removed after it was found. By then the borrower has left its mark, and it looks once more."""
     project.run()
     take = Entries.take
 

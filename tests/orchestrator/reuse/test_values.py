@@ -1,4 +1,4 @@
-"""Values of stages in the arguments of a stage that is kept: what they come to is part of its key."""
+"""Values of other stages in the arguments of a cached stage are part of its key."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def project(projects: Callable[..., Project]) -> Project:
 
 
 def document(word: str, **stages: Any) -> dict[str, Any]:
-    """`told` says the word with each of its records."""
+    """A document in which `told` adds the word to each record."""
     told = {"type": "map", "input": {"range": 1}, "uses": "reused_sums:shown", "with": {"word": word}}
     return {
         "apiVersion": "treadle/v1",
@@ -57,7 +57,7 @@ def test_who_is_told_where_another_stage_wrote_is_told_anew_when_that_is_elsewhe
 
 @pytest.mark.parametrize("between", [{}, {"two": {**COUNTS, "input": "one", "needs": ["one"]}}])
 def test_a_value_is_another_one_where_its_stage_is_skipped(project: Project, between: dict[str, Any]) -> None:
-    """Also where it is skipped because what it reads is."""
+    """This also holds if it is skipped because of its input."""
     last = [*between, "one"][0]
     given = document(f"${{{{ stages.{last}.metrics.n }}}}", one={**COUNTS, "when": "inputs.wanted"}, **between)
     for wanted, word in [(True, "5"), (False, "None")]:

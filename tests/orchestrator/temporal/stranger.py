@@ -1,4 +1,4 @@
-"""Another user of the machine, who reaches Temporal's port and has no deployment key."""
+"""Another user of the machine, with access to Temporal's port but without the deployment key."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NOBODY = 65534
 
 
 def plain(value: Any) -> Payload:
-    """As `temporal` writes the JSON that it is given."""
+    """JSON in the encoding of the `temporal` command."""
     return Payload(metadata={"encoding": b"json/plain"}, data=json.dumps(value).encode())
 
 
@@ -45,7 +45,7 @@ class Stranger:
     address: str
 
     def temporal(self, *arguments: str) -> str:
-        """What the command prints, as user `nobody` where the tests run as root."""
+        """The output of the command, run as an unprivileged user if the tests run as root."""
         where = ["--address", self.address, "--namespace", self.client.namespace]
         as_nobody: dict[str, Any] = {"user": NOBODY, "group": NOBODY} if os.geteuid() == 0 else {}
         environ = {"HOME": "/nonexistent", "PATH": "/usr/bin:/bin"}
@@ -77,7 +77,7 @@ class Stranger:
         await self.client.workflow_service.respond_activity_task_failed_by_id(request)
 
     async def end(self, queue: str, command: Command) -> None:
-        """As a worker: end the next run of the queue."""
+        """Act as a worker: end the next run of the queue."""
         poll = PollWorkflowTaskQueueRequest(
             namespace=self.client.namespace, task_queue=TaskQueue(name=queue), identity="stranger"
         )
@@ -86,14 +86,14 @@ class Stranger:
         await self.client.workflow_service.respond_workflow_task_completed(answer)
 
     async def open_activity(self, run: str) -> str:
-        """The id of the activity that is under way."""
+        """The id of the running activity."""
         about = await self.client.get_workflow_handle(run).describe()
         return str(about.raw_description.pending_activities[0].activity_id)
 
 
 @contextmanager
 def public_command() -> Iterator[Path]:
-    """Temporal's command where every user may run it."""
+    """A copy of Temporal's command that every user may run."""
     with tempfile.TemporaryDirectory(prefix="treadle-stranger-") as name:
         os.chmod(name, 0o755)
         copy = Path(name) / "temporal"

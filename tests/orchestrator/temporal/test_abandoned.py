@@ -16,7 +16,7 @@ from treadle.orchestrator.temporal.workflow import RunWorkflow
 
 
 class Unfinished(Scheduler):
-    """Has nothing to do, and is not over."""
+    """Has no instructions, and is not over."""
 
     def start(self) -> list[Any]:
         return []

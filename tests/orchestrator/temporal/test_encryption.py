@@ -1,4 +1,4 @@
-"""Payloads and failures that pass through Temporal are read only where, and by whom, they were meant to be."""
+"""Payloads and failures in Temporal can be read only in their own place, and only with the key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Temporal hears of segments, never of partitions: its history is small however many items there are."""
+"""Temporal's history has segments, never partitions, so it is small for any number of items."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot succeed ends a run with a class; Temporal would try it again for ever, and nobody would be told."""
+"""A failure that cannot pass ends a run with a class. Otherwise Temporal would retry it for ever, without a message."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def node(name: str) -> Segment:
 
 @pytest.fixture
 def resting(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Set once an activity lets its attempts end and begins no others."""
+    """Set once an activity only lets its attempts end."""
     drained, drain = asyncio.Event(), Desk.drain
 
     def seen(desk: Desk) -> None:
@@ -103,7 +103,7 @@ def resting(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
 
 
 async def rests(here: Service, folder: Path, resting: asyncio.Event) -> None:
-    """A run that is paused, and whose attempt takes for ever."""
+    """Starts a run, pauses it, and waits until its endless attempt is left."""
     marks = folder / "marks"
     marks.mkdir()
     forever = mapped({"range": 1}, "needs_file_from", **{"with": {"flag": str(marks / "go"), "first": 0}})
@@ -142,7 +142,7 @@ def test_a_report_that_temporal_would_not_take_is_a_problem() -> None:
 
 @pytest.mark.parametrize("character", ["a", '"', "\u4e2d", "\U0001f600"], ids=["plain", "quoted", "wide", "wider"])
 def test_what_was_done_before_leaves_room_for_the_last_report(character: str) -> None:
-    """A character of a summary is up to twelve bytes of a payload."""
+    """A character of a summary takes up to twelve bytes of a payload."""
     most = (PAYLOAD // 32 - 2) // (len(json.dumps(character)) - 2)
     small, large = NodeReport(summary=character * most), NodeReport(summary="a" * (PAYLOAD - 1000))
     assert is_small(small, 16)

@@ -1,4 +1,4 @@
-"""The workflow as it is now carries on runs that were begun by the one that recorded these histories."""
+"""The present workflow continues runs that were begun by the version in the recorded histories."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def replay(path: Path, flow: type[Any]) -> None:
 
 @workflow.defn(name=messages.WORKFLOW)
 class Waits(RunWorkflow):
-    """Does something first that no recorded run did."""
+    """Begins with a command that no recorded run has."""
 
     @workflow.run
     async def run(self, start: RunStart) -> dict[str, Any]:
@@ -42,7 +42,7 @@ class Waits(RunWorkflow):
 
 @workflow.defn(name=messages.WORKFLOW)
 class Forgets(RunWorkflow):
-    """Ends without doing what every recorded run did."""
+    """Ends without the commands of every recorded run."""
 
     @workflow.run
     async def run(self, start: RunStart) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A user without the deployment key reaches Temporal's port: nothing is read, forged, repeated or driven by that."""
+"""A user without the deployment key, with access to Temporal's port, cannot read, forge, repeat or drive anything."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def stranger(here: Service) -> AsyncIterator[Stranger]:
 
 
 def held(flag: Path, **more: Any) -> dict[str, Any]:
-    """A sum that waits for the flag, and gives its total."""
+    """A sum that waits for the flag, and returns its total."""
     sum_ = {"type": "reduce", "input": "slow", "per": "all", "uses": f"{M}:total", "metrics": {"total": "integer"}}
     slow = mapped(ITEMS, "slowly", **{"with": {"flag": str(flag)}})
     outputs = {"total": "${{ stages.total.metrics.total }}"}
@@ -52,7 +52,7 @@ def held(flag: Path, **more: Any) -> dict[str, Any]:
 
 
 async def running(here: Service, run: str, folder: Path) -> Path:
-    """Starts the run; its first segment is under way once this returns."""
+    """Starts the run. On return its first segment is running."""
     flag = folder / SECRET
     await here.submit(held(flag), run, folder, TESTS)
     await until(lambda: _busy(here, run))
@@ -65,7 +65,7 @@ async def _busy(here: Service, run: str) -> bool:
 
 
 async def is_forged(here: Service, run: str) -> None:
-    """The run failed as forged, and goes on to the right result once it is resumed."""
+    """Checks that the run failed as forged, and reaches the right result once it is resumed."""
     end = await here.runs.end(run)
     assert end.failure is not None
     assert (end.state, end.failure.failure, end.outputs) == ("failed", "forged", {})
@@ -106,7 +106,7 @@ async def test_stranger_reads_no_input_output_or_label(
 
 
 def payloads_of(message: Any) -> list[Payload]:
-    """Those that treadle made; Temporal writes search attributes itself."""
+    """The payloads made by treadle. Temporal itself writes search attributes."""
     found: list[Payload] = []
     for field, value in message.ListFields():
         if field.name in ("search_attributes", "details") or field.message_type is None:
@@ -124,7 +124,7 @@ async def test_stranger_reads_nothing_in_the_answer_of_a_query(
 ) -> None:
     flag = await running(here, "asked", tmp_path)
     handle = stranger.client.get_workflow_handle("asked")
-    with pytest.raises(KeyError):  # the plain client knows no such encoding
+    with pytest.raises(KeyError):  # the plain client does not know the encoding
         await handle.query("paused")
     flag.touch()
     await gives_its_total(here, "asked")
@@ -148,7 +148,7 @@ async def test_forged_completion_of_an_activity_fails_the_run(
 async def test_copied_answer_of_an_activity_fails_the_run(
     here: Service, stranger: Stranger, tmp_path: Path, source: str
 ) -> None:
-    """The answer that was copied is a real one: of an earlier order, of another run, or an order itself."""
+    """The copied answer is a real one: of an earlier order, of another run, or an order itself."""
     run = f"copied-{source.replace(' ', '-')}"
     if source == "other run":
         await here.submit(spec(slow=mapped(ITEMS)), "source", tmp_path, TESTS)
@@ -174,7 +174,7 @@ async def copied(here: Service, stranger: Stranger, run: str, source: str) -> Pa
 
 
 async def answer_in(stranger: Stranger, run: str) -> Payload:
-    """Of an activity, from the history."""
+    """The answer of an activity, from the history."""
     for event in await stranger.history(run):
         if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
             return event.activity_task_completed_event_attributes.result.payloads[0]
@@ -210,7 +210,7 @@ async def test_forged_heartbeat_is_shown_as_refused_and_changes_nothing(
     await gives_its_total(here, "beat")
 
 
-# -- activities that no run asked for
+# -- activities without an order
 
 
 @pytest.mark.parametrize("kind", [messages.RUN_NODE, messages.OPEN_RUN, messages.END_RUN])
@@ -326,7 +326,7 @@ async def test_forged_signal_changes_nothing(here: Service, stranger: Stranger, 
 
 
 async def served_by(here: Service, stranger: Stranger, run: str, folder: Path, command: Command) -> None:
-    """Submits a run to a queue that only the stranger serves, and has it end with the command."""
+    """Submits a run to a queue that only the stranger serves, and ends it with the command."""
     runs = Runs(here.client, here.site.store, here.site.key, f"of-{run}")
     await here.submit(held(folder / "never"), run, folder, TESTS, runs)
     await stranger.end(f"of-{run}", command)

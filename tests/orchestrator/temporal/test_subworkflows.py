@@ -1,4 +1,4 @@
-"""A workflow run by a stage is a real child workflow: it fails, stops, pauses and goes on with its parent."""
+"""A workflow run by a stage is a real child workflow: it fails, stops, pauses and resumes with its parent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def mapped(given: Any, function: str, with_: Mapping[str, Any] | None = None, **
 
 
 def child(inputs: Mapping[str, Any] | None = None, **stages: Any) -> dict[str, Any]:
-    """A workflow that adds up `numbers`, after what the stages do."""
+    """A workflow that adds up `numbers`, after the given stages."""
     total: dict[str, Any] = {"type": "reduce", "input": "inputs.numbers", "per": "all", "uses": f"{F}:total"}
     total |= {"metrics": {"total": "integer"}, "needs": list(stages)}
     declared = {"numbers": {"type": "dataset", "required": True}, **(inputs or {})}
@@ -59,7 +59,7 @@ async def kinds(here: Service, run: str) -> Counter[str]:
 
 
 def waiting(folder: Path) -> tuple[dict[str, Any], Path, Path]:
-    """(a child that waits in one slot, while this file exists; the file; the log of what it did before)."""
+    """(a child that waits in one slot while a file exists, the file, the log of its earlier work)."""
     log, flag = folder / "log", folder / "flag"
     flag.touch()
     noted = mapped({"range": 1}, "noted", {"log": str(log)})

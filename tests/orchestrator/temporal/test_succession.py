@@ -1,4 +1,4 @@
-"""What a driver that dies has in hand: it is taken up at once, and stops where it was told to."""
+"""The work of a dead driver is resumed at once, and stops if it was ordered to."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HOUR = timedelta(hours=1)
 
 @workflow.defn
 class Patient:
-    """Waits for one activity, whose driver it would give an hour."""
+    """Waits for one activity, with a timeout of an hour for its driver."""
 
     @workflow.run
     async def run(self) -> None:
@@ -59,7 +59,7 @@ async def patient(here: Service) -> AsyncIterator[WorkflowHandle[Patient, None]]
 
 
 async def begin(client: Client, identity: str) -> PollActivityTaskQueueResponse:
-    """Take the activity, as a driver of that name would, and say nothing more."""
+    """Take the activity as a driver with this identity, and send nothing more."""
     request = PollActivityTaskQueueRequest(
         namespace=client.namespace, task_queue=TaskQueue(name=QUEUE), identity=identity
     )
@@ -108,7 +108,7 @@ async def test_what_a_dead_driver_was_told_to_stop_has_stopped(
 async def test_a_pause_outlives_the_driver_that_did_not_hear_of_it(
     here: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cluster's driver falls silent with the order to stop under way: the server gives its segment to nobody then."""
+    """A cluster's driver falls silent with a stop order pending. The server then does not retry its segment."""
     monkeypatch.setattr(activities, "HEARTBEAT_SECONDS", 3600)
     flag = tmp_path / "go"
     await here.submit(spec(only=mapped(ITEMS, "slowly", **{"with": {"flag": str(flag)}})), "silent", tmp_path, TESTS)

@@ -1,4 +1,4 @@
-"""Which blocks in shared memory are given back, by what Temporal says of their runs."""
+"""The blocks in shared memory that are removed, by Temporal's status of their runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class About:
 
 
 class Temporal:
-    """Knows these runs; says when it was asked for more than `count`."""
+    """Knows these runs. Sets an event when it has been asked more than `count` times."""
 
     def __init__(self, runs: dict[str, About], count: int) -> None:
         self._runs, self._left = runs, count
@@ -64,11 +64,11 @@ RUNS = {
 
 
 async def swept(host: HostFolder, runs: dict[str, About], monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """The runs that still have blocks after every one was looked at."""
+    """The runs that still have blocks after each was looked at."""
     client: Any = Temporal(runs, len(host.runs()))
     monkeypatch.setattr(shm_gc, "SWEEP_SECONDS", 0.0)
     task = asyncio.create_task(shm_gc.sweep(host, client))
-    await client.asked.wait()  # the first one of the second round
+    await client.asked.wait()  # the first request of the second round
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
@@ -87,7 +87,7 @@ async def test_blocks_go_when_their_run_has_succeeded_or_nobody_resumes_it(
 async def test_blocks_of_a_run_that_another_temporal_knows_stay_while_it_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker for a cluster and the embedded driver, say, of one home."""
+    """For example a worker for a cluster and the embedded driver, in one home."""
     host = HostFolder(tmp_path / "shared" / "host")
     for run in ("busy", "busy-inside", "long-gone"):
         host.put(f"{run}/turns-7/each/0.1.x", [b"x"])

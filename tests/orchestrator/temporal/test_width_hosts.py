@@ -1,4 +1,4 @@
-"""Two drivers with homes of their own share a wide stage; one is killed on the way; nothing on record is redone."""
+"""Two drivers with separate homes share a wide stage. One is killed midway. No committed partition runs again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RUN = "wide"
 
 
 class Wide:
-    """A run of two hosts, as its store and its history show it."""
+    """A run of two hosts, seen through its store and its history."""
 
     def __init__(self, hosts: Hosts) -> None:
         self.here, self._server = hosts.here, hosts.server
@@ -42,7 +42,7 @@ class Wide:
         }
 
     def starts(self) -> Counter[int]:
-        """partition -> attempts that began."""
+        """Partition -> attempts that began."""
         return Counter(int(line[2]) for line in self.here.notes("log") if line[0] == "start")
 
     def events(self) -> Counter[str]:
@@ -55,7 +55,7 @@ class Wide:
 
 
 def share(tmp_path: Path, items: int, group: int, command: list[str], seconds: float, patience: float) -> None:
-    """Two hosts run `items` partitions, one dies when a third of them is on record."""
+    """Two hosts run `items` partitions. One dies when a third of them is committed."""
     with project(tmp_path) as here:
         with hosts(here, [*command, "worker"]) as drivers:
             run = Wide(drivers)
@@ -92,7 +92,7 @@ def test_two_hosts_share_a_stage_and_one_dies(tmp_path: Path) -> None:
 
 @pytest.mark.chaos
 def test_blocks_of_groups_that_a_host_took_with_it_are_made_again_by_groups(tmp_path: Path) -> None:
-    """Groups of a reader lose what they read; its producer's groups lose what they read, too."""
+    """Groups of a reader lose their input, and so do its producer's groups."""
     command = [sys.executable, str(Path(__file__).parents[1] / "small_groups.py"), "8"]
     gate, log = tmp_path / "gate", {"log": str(tmp_path / "log")}
     each: dict[str, Any] = {"type": "map", "per": "partition"}
@@ -114,7 +114,7 @@ def test_blocks_of_groups_that_a_host_took_with_it_are_made_again_by_groups(tmp_
             drivers.start("left")
             here.submit(RUN, stages)
             wait_until(lambda: files.generation("only") == 1)
-            drivers.kill("left")  # before the other one is there, which would copy what it reads
+            drivers.kill("left")  # before the other driver starts, which would copy its input
             drivers.start("right")
             gate.touch()
             done = here.treadle("watch", RUN)

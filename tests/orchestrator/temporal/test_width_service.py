@@ -1,4 +1,4 @@
-"""Task groups through Temporal: few events, fair to other runs, steered like any other stage, seen as one."""
+"""Task groups through Temporal: few events, fair to other runs, steered like any other stage, displayed as one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def numbers(count: int, function: str = "same", **arguments: Any) -> dict[str, A
 
 
 async def stage(here: Service, run: str, node: str) -> StageView:
-    """As `show` and `watch` have it."""
+    """The stage in the form of `show` and `watch`."""
     seen = Painter(here.runs.files(run), here.runs.files).stages(await here.runs.view(run))
     return next((one for one in seen if one.node == node), StageView(node, (node,), "segment", "waiting"))
 
@@ -83,7 +83,7 @@ async def test_a_history_that_gets_long_is_cut_between_groups(
 async def test_limits_that_were_set_before_a_history_was_cut_hold_nothing_up(
     here: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What goes on begins with them, and so does a run that somebody limits before it is planned."""
+    """The resumed run begins with them, and so does a run that is limited before it is planned."""
     monkeypatch.setattr(client, "RunStart", partial(messages.RunStart, limits={"first": 1, "second": 2}))
     await here.submit(spec(first=numbers(5), second=mapped("first", timeout="1m")), "limited", tmp_path, TESTS)
     async with asyncio.timeout(60):
@@ -110,7 +110,7 @@ async def test_a_run_that_is_paused_before_it_begins_can_go_on(
 
 
 async def test_a_wide_run_does_not_keep_others_waiting(here: Service, tmp_path: Path) -> None:
-    """A narrow one gets every other slot at once, a wide one with the next group."""
+    """A narrow run gets every other slot at once, a wide one with the next group."""
     await here.submit(spec(only=numbers(3000, "takes", seconds=0.01)), "greedy", tmp_path, TESTS)
     await until(lambda: _committed(here, "greedy", 20))
     await here.submit(spec(only=numbers(20, "takes", seconds=0.01)), "narrow", tmp_path, TESTS)
@@ -158,7 +158,7 @@ async def test_groups_are_seen_as_one_stage_and_pause_and_limit_reach_them(here:
 
 
 async def _is_stuck(here: Service, run: str, folder: Path) -> bool:
-    """Both slots wait for the file, and what is seen is what is on record."""
+    """Whether both slots wait for the file, and the display equals the ledgers."""
     seen = await stage(here, run, "only")
     return seen.running == len(os.listdir(folder)) == 2 and seen.committed == on_record(here, run)
 
