@@ -14,7 +14,7 @@ pytest.register_assert_rewrite("triggers.source_suite", "triggers.world")
 
 @pytest.fixture(scope="session")
 def place(tmp_path_factory: pytest.TempPathFactory, kafka: Mock) -> Iterator[Installation]:
-    """Broker, Temporal and driver for tests of whole triggers, which share them under workflows of their own."""
+    """The broker, Temporal and driver shared by tests of whole triggers. Each test has its own workflow."""
     from kafka import Broker, unsupported
     from triggers.installation import installation
 

@@ -22,7 +22,7 @@ M = "orchestrator.history_functions"
 
 
 def document(triggers: Mapping[str, Any], name: str = "orders", **more: Any) -> dict[str, Any]:
-    """A workflow of one map over nothing much; `inputs` and `stages` may be given."""
+    """A workflow with one trivial map. `inputs` and `stages` may be given."""
     stages = {"each": {"type": "map", "input": {"items": [1]}, "uses": f"{M}:same"}}
     return {"apiVersion": "treadle/v1", "name": name, "stages": stages, "triggers": dict(triggers), **more}
 
@@ -32,7 +32,7 @@ def read(given: Mapping[str, Any]) -> Spec:
 
 
 def deploy(registry: Registry, given: Mapping[str, Any], base: Path) -> Deployment:
-    """What `treadle deploy` does with a document."""
+    """Deploy a document as `treadle deploy` does."""
     spec = read(given)
     references = function_references(spec)
     functions, bundle = code(tuple(references))
@@ -41,6 +41,6 @@ def deploy(registry: Registry, given: Mapping[str, Any], base: Path) -> Deployme
 
 @cache
 def code(references: tuple[str, ...]) -> tuple[dict[str, Any], Bundle]:
-    """What is known of the functions, and the bundle; building one takes a while."""
+    """(facts about the functions, the bundle). Cached, since building a bundle takes a while."""
     functions = {name: msgspec.to_builtins(describe(load(name, {}))) for name in references}
     return functions, build_bundle(references, [TESTS], {})

@@ -1,6 +1,6 @@
-"""`treadle triggers`, killed at once before or after its n-th commit of offsets: python dying.py before|after N.
+"""`treadle triggers`, killed just before or after its n-th commit of offsets: python dying.py before|after N.
 
-Before: what it had started by then, nobody but Temporal knows. After: what it committed must be started.
+Before: only Temporal knows which runs it had started. After: the runs of committed records must exist.
 """
 
 from __future__ import annotations

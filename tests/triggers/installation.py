@@ -1,4 +1,4 @@
-"""An installation for tests of triggers: broker, Temporal, driver, and `treadle triggers` in processes of its own."""
+"""An installation for tests of triggers: broker, Temporal, driver, and `treadle triggers` in separate processes."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ topic.metadata.refresh.interval.ms = 1000
 
 
 _FOR_A_MOMENT = {"NON_EMPTY_GROUP", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
-"""Why a group cannot be deleted yet: a member has just left, or the broker has just started."""
+"""Errors of deleting a group that pass: a member has just left, or the broker has just started."""
 
 
 @dataclass(frozen=True)
 class Execution:
-    """One of Temporal's."""
+    """An execution of Temporal."""
 
     run: str
     started: datetime
@@ -66,7 +66,7 @@ class Execution:
 
 @dataclass
 class Installation:
-    """Ended by `close`, with everything it started."""
+    """Everything that it started ends with `close`."""
 
     home: Home
     kafka: Broker
@@ -78,7 +78,7 @@ class Installation:
     _specs: dict[str, Submission] = field(default_factory=dict)
 
     async def client(self) -> Client:
-        """One that can ask for the runs of a trigger."""
+        """A client that can list the runs of a trigger."""
         client = await connect(self.profile, self.home)
         await ensure_search_attribute(client)
         return client
@@ -86,7 +86,8 @@ class Installation:
     # -- workflows
 
     def deploy(self, document: Mapping[str, Any], *, settled: bool = True) -> Deployment:
-        """What `treadle deploy` does; unless `settled` as if it had died before it said where the version begins."""
+        """Deploy a document as `treadle deploy` does. Not `settled`: as if it died before it recorded where the version
+        begins."""
         spec = read(document)
         references = function_references(spec)
         functions = {name: msgspec.to_builtins(describe(load(name, {}))) for name in references}
@@ -111,14 +112,14 @@ class Installation:
         return self._specs[run]
 
     async def executions(self, client: Client, trigger: str) -> list[Execution]:
-        """Of the runs that a trigger started."""
+        """The executions of the runs that a trigger started."""
         found = client.list_workflows(f"TreadleTrigger = '{trigger}'")
         return [Execution(one.id, one.start_time, one.close_time) async for one in found]
 
     # -- services
 
     def serve(self, dies: Literal["", "before", "after"] = "", commit: int = 0) -> subprocess.Popen[bytes]:
-        """One more service; with `dies` it is killed before or after the commit of that number."""
+        """Start one more service. `dies`: kill it before or after the commit with the number `commit`."""
         command = [TREADLE, "triggers"] if not dies else [sys.executable, str(DYING), dies, str(commit)]
         with open(self.home.path / "services.log", "ab") as log:
             process = subprocess.Popen(command, env=self.environ(), stdout=log, stderr=log, start_new_session=True)
@@ -126,7 +127,7 @@ class Installation:
         return process
 
     def environ(self) -> dict[str, str]:
-        """For commands."""
+        """The environment variables of commands."""
         known = {name: value for name, value in os.environ.items() if not name.startswith(("TREADLE_", "TEMPORAL_"))}
         return known | {"TREADLE_HOME": str(self.home.path), "TREADLE_PROFILE": "tests"}
 
@@ -161,14 +162,15 @@ class Installation:
         embedded.up(self.home, self.profile)
 
     def kill_temporal(self, away: float) -> None:
-        """For so many seconds nobody can start it again, as the driver would within one."""
+        """Kill the server and keep it from being restarted for `away` seconds. The driver would restart it within
+        one."""
         with locked(self.home.server / "start.lock", 60.0):
             os.kill(self.temporal(), signal.SIGKILL)
             time.sleep(away)
         embedded.up(self.home, self.profile)
 
     def forget_offsets(self, workflow: str, trigger: str) -> None:
-        """What Kafka does with those of a group that nobody belonged to for a week. No service may live."""
+        """Delete the group's offsets, as Kafka does after a week without members. No service may be alive."""
         group = group_of(self.key, workflow, trigger, 1)
         end = time.monotonic() + 60
         while True:
@@ -200,7 +202,7 @@ class _DiedBeforeSettling(Exception):
 
 @contextlib.contextmanager
 def installation(folder: Path, kafka: Broker) -> Iterator[Installation]:
-    """In an empty folder. The driver starts at once, services when they are asked for."""
+    """An installation in an empty folder. The driver starts at once, services on request."""
     home = Home(folder)
     home.profiles.write_text(PROFILE.format(bootstrap=kafka.bootstrap))
     profile = load_profile(home, "tests", {})
@@ -215,7 +217,7 @@ def installation(folder: Path, kafka: Broker) -> Iterator[Installation]:
 
 
 def workflow(name: str, topic: str, kinds: str, **settings: Any) -> dict[str, Any]:
-    """One run that does next to nothing for each event, or batch, of the kinds."""
+    """A workflow with one trivial run for each event or batch of these types."""
     trigger = {
         "type": "kafka",
         "connection": CONNECTION,

@@ -1,4 +1,4 @@
-"""A function for runs that take their time."""
+"""A function for slow runs."""
 
 from __future__ import annotations
 

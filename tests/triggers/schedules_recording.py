@@ -1,7 +1,7 @@
-"""Records what test_schedules_replay.py replays: `PYTHONPATH=tests python -m triggers.schedules_recording`.
+"""Records the histories of test_schedules_replay.py: `PYTHONPATH=tests python -m triggers.schedules_recording`.
 
-Record anew only when the commands of a tick, or of a run that tells of itself, changed on purpose, and no tick or run
-of an older version is left anywhere.
+Record again only when the commands of a tick, or of a run that emits events, changed on purpose, and no tick or run of
+an older version is left anywhere.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HOURLY = {"type": "schedule", "interval": "1h"}
 
 
 class Nobody:
-    """An outlet that takes everything."""
+    """An outlet that accepts every event."""
 
     async def send(self, event: Event) -> None:
         pass
@@ -40,7 +40,7 @@ class Nobody:
 
 
 async def tick(here: Service, folder: Path, name: str, given: dict[str, Any]) -> str:
-    """The workflow id of the one tick of a backfill, once it is over."""
+    """The workflow id of a backfill's single tick, once it is over."""
     registry = Registry(here.site.store, here.site.key)
     schedules = Schedules(here.client, "treadle", here.site.key)
     deploy(registry, document({"hourly": given}, name, inputs={"n": {"type": "integer"}}), folder)

@@ -1,4 +1,4 @@
-"""What every EventSource does: the claims that a trigger's loop relies on."""
+"""The behaviour of every EventSource: the guarantees that a trigger's loop relies on."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from treadle.triggers.kafka.cluster_interface import BrokerUnreachable, EventSou
 from treadle.triggers.kafka.machine_events import OutOfRange, Partition, Reached
 
 PATIENCE = 60.0
-"""Seconds; far more than anything here takes."""
+"""Seconds; far more than any test here takes."""
 
 
 class Heard:
-    """A listener that reads from what is committed, else from `start`, and writes down what it hears."""
+    """A listener that reads from the committed offset, else from `start`, and records its calls."""
 
     def __init__(self, start: int = 0) -> None:
         self.start = start
@@ -39,7 +39,7 @@ class Heard:
 
 
 class Bench(Protocol):
-    """A cluster with one topic of two partitions, made for one test."""
+    """A cluster with one topic of two partitions, for one test."""
 
     def join(self, name: str, listener: Listener) -> EventSource: ...
 
@@ -52,16 +52,16 @@ class Bench(Protocol):
     def expire(self, partition: int, before: int) -> None: ...
 
     def move(self, partition: int, to: str) -> None:
-        """Where the cluster does not balance by itself."""
+        """Move a partition, for clusters that do not balance by themselves."""
 
 
 def polled(source: EventSource) -> list[Record | OutOfRange]:
-    """But for the news that reading stands at an end."""
+    """The polled events except the notes that reading is at an end."""
     return [one for one in source.poll(100, 0.05) if not isinstance(one, Reached)]
 
 
 def until(done: Callable[[], bool], *sources: EventSource) -> None:
-    """Poll in turn until it is done; nothing may come meanwhile."""
+    """Poll the sources in turn until `done`. No record may come in the meantime."""
     end = time.monotonic() + PATIENCE
     while not done():
         assert time.monotonic() < end, "it did not come about"
@@ -70,7 +70,7 @@ def until(done: Callable[[], bool], *sources: EventSource) -> None:
 
 
 def take(count: int, source: EventSource) -> list[Record]:
-    """The next records. A cluster that does not answer is asked again, as the loop does."""
+    """The next records. A cluster that does not answer is polled again, as in the loop."""
     end = time.monotonic() + PATIENCE
     found: list[Record] = []
     others: list[object] = []
@@ -95,7 +95,7 @@ def values(records: Sequence[Record]) -> list[bytes | None]:
 
 
 class SourceTests:
-    """Subclasses give a fixture `bench`."""
+    """Subclasses define a fixture `bench`."""
 
     def test_records_come_in_order_from_where_the_listener_says(self, bench: Bench) -> None:
         bench.produce(0, [b"0", b"1", b"2", b"3"])

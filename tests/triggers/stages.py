@@ -1,6 +1,6 @@
 """A topic, a workflow with a trigger on it, and a service in this process, on a real broker and a real Temporal server.
 
-Nobody runs the runs, so all of them stay open.
+No worker runs the runs, so all of them stay open.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NUMBERS = itertools.count()
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
-    """With its Temporal server."""
+    """A home with its Temporal server."""
     made = Home(tmp_path_factory.mktemp("home"))
     embedded.attach(made)
     try:
@@ -54,7 +54,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
 
 @dataclass
 class Stage:
-    """A topic, a workflow with a trigger on it, and what is needed to serve it."""
+    """A topic, a workflow with a trigger on it, and the parts that serve it."""
 
     broker: Broker
     site: TriggerSite
@@ -88,7 +88,7 @@ class Stage:
         return next((one for one in self.serving[0].statuses() if one.workflow == self.name), None)
 
     async def runs(self) -> dict[str, dict[str, Any]]:
-        """Run -> memo, of all runs of the trigger that the listing knows."""
+        """Run -> memo, for all runs of the trigger in Temporal's listing."""
         query = f"TreadleTrigger = '{self.name}.live'"
         return {one.id: dict(await one.memo()) async for one in self.site.client.list_workflows(query)}
 
@@ -105,7 +105,7 @@ class Stage:
         return await self.runs()
 
     async def until_done(self) -> None:
-        """Every record of the topic was decided on, and that is committed."""
+        """Wait until every record of the topic is decided, and its offset committed."""
 
         async def committed() -> bool:
             status = self.status()

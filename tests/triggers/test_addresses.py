@@ -1,4 +1,4 @@
-"""Addresses that a triggered run opens are checked, data that an event carries is not."""
+"""The addresses that a triggered run opens are checked; the data of an event is not."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ from treadle.triggers.registry.deployment import Deployment
 STARTED = "2026-01-01T00:00:00Z"
 ALLOW = ("s3://lake/orders/", "in")
 NO_FILES = msgspec.structs.replace(SITE, assumed_bytes=100)
-"""Plans without a look at any store."""
+"""Plans without listing any store."""
 OFFSETS = {"connection": "c", "topic": "salaries", "topicId": "u", "partition": 0, "start": 0, "runs": [1]}
 RANGE = {"kafka": OFFSETS}
 READS = {"type": "map", "input": "inputs.orders", "uses": "m:f"}
 
 
 def deployment(mapped: Mapping[str, Any], stages: Mapping[str, Any] | None = None, **types: str) -> Deployment:
-    """A workflow with one webhook, `hook`; `types` are those of its inputs."""
+    """A workflow with one webhook, `hook`. `types`: the types of its inputs."""
     document = {
         "apiVersion": "treadle/v1",
         "name": "w",
@@ -52,7 +52,7 @@ def deployment(mapped: Mapping[str, Any], stages: Mapping[str, Any] | None = Non
 
 
 def started(one: Deployment, data: Any) -> Submission:
-    """What the run of an event is made of. Raises UsageError."""
+    """The submission of an event's run. Raises UsageError."""
     event = Event("1", "/s", "t", data=data)
     inputs = Rules(one, "hook").inputs(event, event_time(event))
     return accepted(one, "hook", "w.hook.1", inputs, ALLOW)
@@ -179,7 +179,7 @@ def test_a_child_reads_no_range_that_its_parent_was_not_given() -> None:
 
 
 def test_every_address_of_the_language_is_known() -> None:
-    """A new key that holds an address must be added to `allowed`, and to the stages above."""
+    """A new key with an address must be added to `uri_policy`, and to the stages above."""
     found = {
         f"{kind.__name__}.{name}"
         for module in (model, triggers)
@@ -199,7 +199,7 @@ def opened(run: Submission) -> Iterator[str]:
 
 
 def addresses(node: Any) -> Iterator[str]:
-    """Each place of a plan, but for those in literal records."""
+    """Each address in a plan, except those in literal records."""
     if isinstance(node, dict):
         for key, value in node.items():
             if key in ("uri", "failed_items") and value:

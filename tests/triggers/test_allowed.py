@@ -1,4 +1,4 @@
-"""A triggered run touches nothing outside the prefixes that the profile allows, whatever the event says."""
+"""A triggered run uses no URI outside the profile's prefixes, for any content of the event."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_link_that_leads_out_is_refused(tmp_path: Path) -> None:
 
 
 def found_by(uri: str, base: Path, *allow: str) -> tuple[Submission, Plan]:
-    """A triggered run that reads these files, planned."""
+    """A triggered run that reads these files, with its plan."""
     stages = {"read": {"type": "map", "input": {"uri": uri, "format": "text"}, "uses": "m:f"}}
     given = Submission("w.t.1", {"stages": stages}, {}, "", {}, str(base), allow=allow or (str(base),))
     return given, plan(stages, base=base)

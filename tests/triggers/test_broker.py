@@ -1,4 +1,4 @@
-"""The broker of the other tests does what they count on."""
+"""The broker of the other tests behaves as they expect."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_records_can_expire(real_kafka: Broker) -> None:
 
 @pytest.mark.chaos
 def test_records_survive_a_kill(real_kafka: Broker) -> None:
-    """Of the schedules of faults, which restart it: its second start takes as long as its first."""
+    """The schedules of faults restart it. Its second start takes as long as its first."""
     real_kafka.create_topic("kept")
     real_kafka.produce("kept", [b"1", b"2"])
     real_kafka.kill()

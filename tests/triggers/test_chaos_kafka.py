@@ -1,9 +1,9 @@
-"""Exactly one run for each matching event, whatever dies, hangs, leaves, comes twice or is made again meanwhile.
+"""Exactly one run for each matching event, through deaths, hangs, departures, repeats and recreated topics.
 
-A wave is a few schedules on one installation: a real broker, a real Temporal server, and `treadle triggers` in
-processes of its own. Each schedule is one workflow and one topic; what it meets is drawn from its seed, and so are the
-faults that all schedules of a wave share (trouble.py). What must have come of it is worked out from the records that
-were produced and the versions that were deployed (trial.py).
+A wave is a few schedules on one installation: a real broker, a real Temporal server, and `treadle triggers` in separate
+processes. Each schedule is one workflow and one topic. Its events are drawn from its seed, and so are the faults that
+all schedules of a wave share (trouble.py). The expected runs are computed from the produced records and the deployed
+versions (trial.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from triggers.trial import Trial
 from triggers.trouble import Fault, Wave, draw_faults, draw_wave
 
 FIRST = int(os.environ.get("CHAOS_FIRST", "0"))
-"""Seed of the first wave; another one gives other schedules."""
+"""Seed of the first wave. Another seed gives other schedules."""
 
 
 async def met(wave: Wave, place: Installation, patience: float) -> None:
@@ -32,7 +32,7 @@ async def met(wave: Wave, place: Installation, patience: float) -> None:
 @pytest.mark.timeout(240)
 async def test_each_event_starts_one_run_through_a_few_faults(place: Installation) -> None:
     """A second service, and one killed between start and commit; a batch, a producer that repeats itself, one run at a
-    time; a topic made again, and a filter that changes."""
+    time; a recreated topic, and a filter that changes."""
     faults: tuple[Fault, ...] = ("a second service", "kill a service between start and commit")
     await met(draw_wave(2249, 3, faults), place, patience=60)
 

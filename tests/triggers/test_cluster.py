@@ -1,4 +1,4 @@
-"""What a cluster says of one partition alone is heard; the library raises only what concerns all of them."""
+"""Errors of one partition alone are handled. The library raises only errors that concern all partitions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PARTITIONS = [Partition("t", "u", number) for number in (0, 1)]
 
 
 class Consumer:
-    """Gets both partitions of a topic in its first poll; `trouble` is what the cluster answers for the second one."""
+    """Gets both partitions of a topic in its first poll. `trouble`: the cluster's answer for the second one."""
 
     def __init__(self, trouble: int | None) -> None:
         self.trouble = trouble

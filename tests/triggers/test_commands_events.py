@@ -1,4 +1,4 @@
-"""Commands for events that need no broker: what a sample would do, what deploying does, and rest of schedules."""
+"""Commands for events that need no broker: samples, deployment, and pauses of schedules."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
 
 
 def opened(root: Path) -> Iterator[Terminal]:
-    """A terminal whose profile knows a Kafka cluster that does not answer."""
+    """A terminal whose profile has a Kafka cluster that does not answer."""
     work = root / "work"
     work.mkdir()
     (work / "functions.py").write_text("def same(order, day):\n    return order\n")
@@ -57,7 +57,7 @@ def opened(root: Path) -> Iterator[Terminal]:
 
 
 def write(terminal: Terminal, name: str, folder: Path | None = None, **triggers: Any) -> Path:
-    """A workflow with these triggers."""
+    """Write a workflow with these triggers."""
     inputs = {"orders": {"type": "dataset", "required": True}, "day": {"type": "string", "default": "today"}}
     uses = {"type": "map", "input": "inputs.orders", "uses": "functions:same", "with": {"day": "${{ inputs.day }}"}}
     spec = {"apiVersion": "treadle/v1", "name": name, "inputs": inputs, "stages": {"each": uses}}

@@ -1,4 +1,4 @@
-"""Commands for events on a real broker: from a dead letter to its run, and reading a topic from elsewhere."""
+"""Commands for events on a real broker: from a dead letter to its run, and a changed position in a topic."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def terminal(place: Installation, folder: Path) -> Terminal:
 
 
 def write(folder: Path, name: str, filter: str, **triggers: Any) -> Path:
-    """With these triggers, or one that reads the topic of that name."""
+    """Write a workflow with these triggers, or with one that reads the topic of that name."""
     live = {
         "type": "kafka",
         "connection": CONNECTION,
@@ -48,7 +48,7 @@ def told(done: Done) -> Any:
 
 
 def until(terminal: Terminal, *command: object, holds: Any) -> Any:
-    """What a command tells once it holds; a busy machine takes its time."""
+    """The output of a command once `holds` is true. A busy machine takes its time."""
     deadline = time.monotonic() + 90
     while not holds(found := told(terminal.run(*command, "-o", "json"))):
         assert time.monotonic() < deadline, found
@@ -62,7 +62,7 @@ def test_dead_letter_is_listed_mended_and_replayed_once(place: Installation, tmp
     place.kafka.create_topic(name)
     hand = terminal(place, tmp_path)
     assert hand.run("deploy", write(tmp_path, name, "event.data.amount > 3")).code == 0
-    place.end_all()  # what another test left behind would serve this trigger too, and keep it from being moved
+    place.end_all()  # services of another test would serve this trigger too, and keep it from being moved
     service = place.serve()
     try:
         events = [{**GOOD, "id": "1"}, {**GOOD, "id": "2", "data": {"amount": "12"}}, {**GOOD, "id": "3"}]
@@ -138,7 +138,7 @@ def test_dropped_letter_is_listed_no_more_and_a_refused_cluster_hides_none(place
 
 
 def check_seek(hand: Terminal, name: str, runs: int, place: Installation) -> None:
-    """Read again from the first record: what has a run gets no second one, and what was a dead letter matches now."""
+    """Read again from the first record: records with a run get no second one, and a former dead letter now matches."""
     deadline = time.monotonic() + 90
     while (done := hand.run("trigger", "seek", f"{name}.live", "--to", "earliest", "-o", "json")).code:
         assert time.monotonic() < deadline, done

@@ -1,4 +1,4 @@
-"""Commands for objects that could start no run: they are dead letters like others."""
+"""Commands for objects without a possible run: they are dead letters like others."""
 
 from __future__ import annotations
 

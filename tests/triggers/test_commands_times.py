@@ -1,4 +1,4 @@
-"""Commands for schedules: what a time would start, firing it, and what clocks that go back mean for it."""
+"""Commands for schedules: the run of a time, firing it, and the effect of clocks that go back."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_fire_means_the_instant_that_the_schedule_takes_where_clocks_repeat_a_ti
     assert (fired.code, fired.out.split()) == (0, ["clocks.west.20261101T063000Z"])
 
 
-# -- schedules and runs by hand ----------------------------------------------------------------------------------
+# -- schedules and manual runs -----------------------------------------------------------------------------------
 
 
 def test_schedule_is_deployed_fired_rested_and_its_runs_are_listed(terminal: Terminal) -> None:
@@ -79,7 +79,7 @@ def test_schedule_is_deployed_fired_rested_and_its_runs_are_listed(terminal: Ter
     assert terminal.run("dev", "up", "--detach").code == 0
     deployed = told(terminal.run("deploy", write(terminal, "nights", folder, nightly=NIGHTLY), "-o", "json"))
     assert deployed["schedules"] == [{"schedule": "nights.nightly", "did": "created"}]
-    functions.unlink()  # from here on the code comes from what was deployed
+    functions.unlink()  # from here on the code comes from the deployment
 
     fired = terminal.run("trigger", "fire", "nights.nightly", "--time", "2026-11-20T02:00", "--watch")
     assert (fired.code, fired.out.split()[0]) == (0, "nights.nightly.20261120T010000Z")

@@ -1,4 +1,4 @@
-"""The cause why a cluster cannot be used is told apart and named, before and while a trigger runs."""
+"""The reason why a cluster cannot be used is recognised and named, before and while a trigger runs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CAUSES: dict[str, Callable[[Broker], dict[str, Any]]] = {
 
 
 def tls(address: str) -> dict[str, Any]:
-    """Trusts the authorities of the system only."""
+    """Settings that trust only the system's certificate authorities."""
     return {"bootstrap.servers": address, "security.protocol": "SSL"}
 
 
@@ -114,7 +114,7 @@ def test_missing_rights_are_named_before_an_event_needs_them(real_kafka: Broker)
     topics = Topics(settings, Connectivity("prod"))
 
     def found(count: int) -> list[str]:
-        """The broker takes a moment to heed what it was told of rights."""
+        """The broker applies new rights after a moment."""
         end = time.monotonic() + PATIENCE
         while len(problems := list(lacking(settings, topics, reading("rights"), group))) != count:
             assert time.monotonic() < end, problems
@@ -141,7 +141,7 @@ def test_missing_rights_are_named_before_an_event_needs_them(real_kafka: Broker)
 
 
 def patiently(done: Callable[[], bool], source: ClusterSource) -> None:
-    """As `until`, but `poll` may fail as well, as the loop expects."""
+    """Like `until`, but `poll` may fail, as in the loop."""
 
     end = time.monotonic() + PATIENCE
     while not done():

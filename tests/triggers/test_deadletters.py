@@ -1,4 +1,4 @@
-"""Dead letters hold all that a record was, and reading them never ends early in silence."""
+"""Dead letters hold the whole record, and reading them never ends early in silence."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ REASON = "it does not fit"
 
 
 def said(record: Record, reason: str = REASON, *, omitted: bool = False) -> Headers:
-    """The headers of its letter."""
+    """The headers of a record's letter."""
     return headers(Bury(7, record, 3, reason), "orders.live", "group", omitted=omitted)
 
 
 class Message:
-    """What confluent_kafka gives for a letter at offset 5 of its topic."""
+    """A message of confluent_kafka for a letter at offset 5 of its topic."""
 
     def __init__(self, record: Record, found: Any, offset: int = 5, error: int | None = None) -> None:
         self._record, self._headers, self._offset = record, found, offset
@@ -140,7 +140,7 @@ def test_a_key_or_headers_that_no_topic_takes_are_left_out_with_the_value(own: d
 
 
 class Producer:
-    """Answers each letter with the next of `errors`, at once; None: it is there."""
+    """Answers each letter with the next of `errors`, at once. None: delivered."""
 
     def __init__(self, settings: dict[str, Any], **_: Any) -> None:
         self.settings = settings
@@ -161,7 +161,7 @@ class Producer:
 
 
 class Yard:
-    """A graveyard, its producer, the topics it made and what it answered."""
+    """A writer of letters with its producer, the topics it created and the answers it gave."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.made: list[str] = []
@@ -225,7 +225,7 @@ def test_a_producer_that_will_never_write_again_is_given_up(monkeypatch: pytest.
 
 
 class Consumer:
-    """Gives what `given` holds, then nothing."""
+    """Returns the messages in `given`, then none."""
 
     given: list[Any]
     closed = 0
@@ -244,7 +244,7 @@ class Consumer:
 
 
 class Topics:
-    """Partition 1 of the topic has offsets 0 to 2; partition 0 has nothing."""
+    """Partition 1 of the topic has offsets 0 to 2. Partition 0 is empty."""
 
     def __init__(self, *_: Any) -> None:
         pass

@@ -1,4 +1,4 @@
-"""What is an event, and what can never be one."""
+"""Values that are events, and values that never are."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_other_versions_of_the_specification_are_refused(version: Any) -> None:
 
 @pytest.mark.parametrize("time", [2.0**53, -(2.0**53), 1e300, float("inf"), float("nan")])
 def test_a_time_that_a_producer_made_up_is_none(time: float) -> None:
-    """Kafka takes any number for the time of a record."""
+    """Kafka accepts any number as the time of a record."""
     given = msgspec.structs.replace(record(b"{}"), time=time)
     event = decode(given, "json", "prod")
     assert event.time == "1970-01-01T00:00:00.000Z"

@@ -1,4 +1,4 @@
-"""The newcomer's path of docs/triggers.md as it is written: from an empty folder to a run that an event starts."""
+"""The newcomer's path of docs/triggers.md exactly as written: from an empty folder to a run that an event starts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PAGE = Path(__file__).parents[2] / "docs" / "triggers.md"
 ADDRESS = "127.0.0.1:9092"
-"""The page's broker; the test's listens elsewhere."""
+"""The page's broker. The test's broker has another address."""
 
 
 def commands() -> list[str]:
@@ -29,7 +29,7 @@ def commands() -> list[str]:
 
 
 class Shell:
-    """A person's terminals: commands in the folder and with the variables that the ones before have chosen."""
+    """A user's terminals: commands in the folder and with the variables of the earlier commands."""
 
     def __init__(self, home: Path, broker: str) -> None:
         self.folder, self.broker = home, broker

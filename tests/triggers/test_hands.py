@@ -1,4 +1,4 @@
-"""Whatever comes of what a trigger's thread asks for, it is told."""
+"""A trigger's thread receives the result of each of its requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PLAIN = known(version(1, {}))
 
 
 class Starts:
-    """A Starter with one answer; its runs never end."""
+    """A Starter with one answer. Its runs never end."""
 
     def __init__(self, answer: Started | Exception) -> None:
         self._answer = answer
@@ -48,7 +48,7 @@ class Starts:
 
 
 class Yard:
-    """A graveyard that answers when it is polled."""
+    """A writer of letters that answers at each poll."""
 
     def __init__(self, told: asyncio.Queue[Happening]) -> None:
         self._told = told

@@ -1,4 +1,4 @@
-"""Which version decides on a record, and what becomes of it."""
+"""The version that decides on a record, and the decision."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def numbers(at: Lineage) -> list[int]:
     return [one.version for one in at.versions]
 
 
-# -- which version -------------------------------------------------------------------------------------------------
+# -- the version ---------------------------------------------------------------------------------------------------
 
 
 def test_the_newest_version_that_begins_at_or_before_a_record_decides() -> None:
@@ -110,7 +110,7 @@ def test_nobody_judges_while_it_is_not_known_where_a_version_begins() -> None:
     assert numbers(known(version(1, None), version(2, {}, removed=True), version(3, {}))) == [3]
 
 
-# -- what becomes of a record --------------------------------------------------------------------------------------
+# -- the decision on a record --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("time", [1.7e12, 1.7e15, 2.0**63 / 1000, -1e12])

@@ -1,4 +1,4 @@
-"""A Kafka trigger in its thread: what it says when it cannot begin, and what it does when it reads something else."""
+"""A Kafka trigger in its thread: its messages when it cannot begin, and its switch to another position."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_a_trigger_ends_while_every_thread_of_the_pool_is_busy(tmp_path: P
 
 
 class Source:
-    """A cluster with one partition, whose records the test gives."""
+    """A cluster with one partition. The test supplies the records."""
 
     made: ClassVar[list[Source]] = []
 
@@ -199,7 +199,7 @@ async def test_a_service_that_begins_starts_nothing_while_the_one_before_has_run
 
 
 class Starter:
-    """Runs never end."""
+    """A starter whose runs never end."""
 
     def __init__(self) -> None:
         self.open: int | None = None

@@ -1,4 +1,4 @@
-"""The service against a real broker and a real Temporal server; nobody runs the runs, so all of them stay open."""
+"""The service with a real broker and a real Temporal server. No worker runs the runs, so all of them stay open."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ async def test_each_matching_record_starts_one_run_and_poison_becomes_letters(ho
         assert "tombstone" in letters[4].reason
         assert "'id' is a required property" in letters[5].reason
         assert "there is no event.data.n" in letters[6].reason
-        assert letters[7].omitted  # the topic of letters takes what a topic takes unless it is told otherwise
+        assert letters[7].omitted  # the topic of letters has the default limit of topics
         assert "bytes; at most" in letters[7].reason
         await asyncio.to_thread(_check_replay, here, letters[5], letters[7])
 
 
 def _check_replay(here: Stage, letter: DeadLetter, omitted: DeadLetter) -> None:
-    """The next version takes what the first one refused."""
+    """The next version accepts a record that the first one refused."""
     here.deploy()
     at = lineage(here.site.registry.history(here.name), "live")
     assert at is not None
@@ -74,7 +74,7 @@ async def test_records_delivered_again_start_nothing_again(home: Home, real_kafk
         marks = StoredMarks(here.site.store, here.site.key, here.group())
 
         async def back() -> bool:
-            """The group has to forget its member first."""
+            """The group must first drop its member."""
             try:
                 await asyncio.to_thread(positions.seek, at, here.group(), marks, "earliest")
             except UsageError:
@@ -95,7 +95,7 @@ async def test_records_delivered_again_start_nothing_again(home: Home, real_kafk
 
 
 class Silent:
-    """A starter whose answers nobody hears: the first record's run is started, the others' are not."""
+    """A starter whose answers are lost. The run of the first record is started, the others' are not."""
 
     def __init__(self, starter: Starter) -> None:
         self._starter, self.asked = starter, list[str]()

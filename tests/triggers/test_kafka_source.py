@@ -1,4 +1,4 @@
-"""The source in memory and the one of a real cluster do the same."""
+"""The source in memory and the source of a real cluster behave alike."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _NUMBERS = itertools.count()
 
 
 class _Indifferent(World):
-    """Commits what it is told."""
+    """Commits every offset without a check."""
 
     def check_done(self, record: Record) -> None:
         pass
 
 
 class MemoryBench:
-    """One partition of two goes to each of two members."""
+    """Each of two members gets one of two partitions."""
 
     def __init__(self) -> None:
         self.world = _Indifferent(TRIGGER, 2, None)
@@ -135,7 +135,7 @@ class TestCluster(SourceTests):
 
 
 class _Leaving:
-    """A source whose member is gone from the world when it is closed."""
+    """A source whose member leaves the world when it is closed."""
 
     def __init__(self, owner: Owner) -> None:
         self._owner, self._source = owner, owner.source

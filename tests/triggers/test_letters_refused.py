@@ -1,4 +1,4 @@
-"""A trigger whose user may not write dead letters says so, and holds nothing else up."""
+"""A trigger whose user may not write dead letters reports that, and blocks no other trigger."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_letter_that_may_not_be_written_holds_up_no_good_event(
         positions = KafkaPositions(home, here.site.profile)
 
         async def refused() -> bool:
-            """The broker takes a moment to heed what it was told of rights."""
+            """The broker applies new rights after a moment."""
             try:
                 await asyncio.to_thread(positions.check_rights, deployed, "live", here.site.key)
             except UsageError as error:

@@ -1,4 +1,4 @@
-"""Whoever wants to hear of runs hears of each, whatever becomes of it; a listener that is away costs a run nothing."""
+"""The receiver of lifecycle events gets the end of every run. An absent receiver delays no run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SECRET = "whsec_" + base64.b64encode(b"a secret of at least 16 bytes").decode()
 
 
 class Receiver(http.server.ThreadingHTTPServer):
-    """Takes what it is told to take, and remembers it."""
+    """Accepts the events that the test allows, and records them."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Answer)
@@ -44,7 +44,7 @@ class Receiver(http.server.ThreadingHTTPServer):
         self.requests: list[tuple[dict[str, str], bytes]] = []
 
     def of(self, run: str) -> list[dict[str, Any]]:
-        """Events told of a run, in the order they came; each came with a signature that fits."""
+        """The events of a run in the order of arrival. Each had a valid signature."""
         found = []
         for headers, body in self.requests:
             verify_standard(SECRET, headers, body, time.time())
@@ -88,7 +88,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 def told_home(folder: Path, receiver: Receiver) -> Home:
-    """A home whose profile `told` tells the receiver."""
+    """A home whose profile `told` has the receiver in `lifecycle`."""
     home = Home(folder)
     url = f"http://127.0.0.1:{receiver.server_address[1]}/news"
     home.profiles.write_text(f'[told]\nlifecycle = {{ webhook = {{ url = "{url}", secret = "news" }} }}\n')
@@ -179,7 +179,7 @@ async def test_a_run_that_is_cancelled_says_so(here: Service, receiver: Receiver
 async def test_a_run_that_cannot_be_planned_fails_aloud(here: Service, receiver: Receiver, tmp_path: Path) -> None:
     (tmp_path / "in.txt").write_text("x")
     document = spec(each=mapped({"uri": "in.txt", "format": "text"}))
-    with pytest.MonkeyPatch.context() as patch:  # the file goes between the submission and the start
+    with pytest.MonkeyPatch.context() as patch:  # the file is removed between the submission and the start
         start = here.runs._start
         patch.setattr(here.runs, "_start", lambda *given: _without(tmp_path / "in.txt", start(*given)))
         assert (await run(here, "unplanned", document, tmp_path)).state == "failed"

@@ -1,4 +1,4 @@
-"""Workflows chain: what one tells of its end in a topic starts the next."""
+"""Chained workflows: the event at the end of one run starts the next one."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ AFTER = {
 
 
 def records(kafka: Broker) -> list[dict[str, Any]]:
-    """What is in the topic: key, content type and event of each record."""
+    """(key, content type, event) of each record in the topic."""
     reader = Consumer({**kafka.settings, "group.id": "chain", "enable.auto.commit": False})
     end = reader.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=30)[1]
     reader.assign([TopicPartition(TOPIC, 0, 0)])

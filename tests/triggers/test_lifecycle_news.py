@@ -1,4 +1,4 @@
-"""Ids of lifecycle events are functions of what happened; telling tries again, gives up, and says what was given up."""
+"""Ids of lifecycle events depend only on the event. Delivery retries, gives up, and reports the undelivered events."""
 
 from __future__ import annotations
 
@@ -98,11 +98,11 @@ def test_each_stage_begins_once_and_ends_once() -> None:
     assert [ended_with(graph, node.id) for node in nodes] == [("parse",), (), ("total", "say")]
 
 
-# -- telling
+# -- delivery
 
 
 class Listener:
-    """An outlet that takes what its script says: True, "away" or "never" for each try; then everything."""
+    """An outlet with a script: True, "away" or "never" for each try; then it accepts every event."""
 
     def __init__(self, script: list[Any]) -> None:
         self.script, self.taken, self.tries = list(script), list[str](), Counter[str]()
@@ -176,7 +176,7 @@ def test_pauses_between_tries_are_bounded(count: int) -> None:
 
 
 class Mute:
-    """A producer that says nothing of what it is given."""
+    """A producer that never reports a delivery."""
 
     def __init__(self) -> None:
         self.reports: list[Any] = []
@@ -201,7 +201,7 @@ async def test_a_topic_of_which_nothing_is_heard_is_given_up(monkeypatch: pytest
 
 
 class Refusing(Mute):
-    """One that refuses, `at_once` or by its report."""
+    """A producer that refuses, `at_once` or by its report."""
 
     def __init__(self, error: KafkaError, at_once: bool) -> None:
         super().__init__()

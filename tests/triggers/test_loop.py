@@ -1,4 +1,4 @@
-"""What a trigger's loop tells of itself, and what it leaves behind."""
+"""The status of a trigger's loop, and the state that it leaves behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TRIGGER = {"type": "kafka", "connection": "c", "topics": [TOPIC], "format": "jso
 
 
 def world() -> tuple[World, Owner]:
-    """With an owner that has its partition."""
+    """A world with an owner that has its partition."""
     made = World(TRIGGER, 1, None)
     owner = Owner(made, 1)
     made.owners.append(owner)
@@ -108,7 +108,7 @@ def test_who_leaves_a_partition_leaves_its_mark_after_the_last_commit() -> None:
 
 
 def test_an_end_that_is_heard_of_in_a_handover_is_gone_on_from() -> None:
-    """The poll that the handover happens in gives records of other partitions too, from where they were read before."""
+    """The poll with the handover also returns records of other partitions, from their old positions."""
     here = World({**TRIGGER, "batch": {"maxEvents": 4, "maxWait": "1s"}}, 2, None)
     here.portion = 10
     one, two = Owner(here, 1), Owner(here, 2)
@@ -152,7 +152,7 @@ def test_owners_who_cut_otherwise_around_a_record_that_is_refused_start_nothing_
 
 
 def answer(here: World, owner: Owner) -> None:
-    """All that the owner asks for."""
+    """Answer all requests of the owner."""
     while owner.starts:
         here.answer(owner, 0, "done")
     while owner.letters:
@@ -160,7 +160,7 @@ def answer(here: World, owner: Owner) -> None:
 
 
 def serve(here: World, *owners: Owner) -> None:
-    """Until nothing is left."""
+    """Run the owners until nothing is left."""
     for _ in range(20):
         here.now += 2.0
         for owner in owners:

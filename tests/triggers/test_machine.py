@@ -1,4 +1,4 @@
-"""Decisions of a Kafka trigger that the simulation does not count: waiting, turns, memory, what is told."""
+"""Decisions of a Kafka trigger that the simulation does not check: waits, turns, memory, reports."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def dead(partition: Partition, offset: int) -> Judged:
 
 
 def mark(it: Machine, partition: Partition) -> int | None:
-    """Up to where everything of a partition is done; None: it is not owned."""
+    """The offset below which everything in a partition is done. None: it is not owned."""
     log = it._logs.get(partition)
     return log.mark if log else None
 

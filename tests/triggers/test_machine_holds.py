@@ -1,4 +1,4 @@
-"""Decisions of a Kafka trigger about what it holds: how much, until when, and what it does not own any more."""
+"""Decisions of a Kafka trigger about held records: how many, until when, and records that it no longer owns."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MANY = HELD_BYTES // len(MIB)
 
 
 def large(offset: int) -> Judged:
-    """A match of a MiB."""
+    """A matching record of one MiB."""
     record = Record("t", "u", A.number, offset, None, MIB)
     return Judged(record, 1, (Match(record, Event("1", "s", "t"), f"0.{offset}"),))
 
@@ -123,7 +123,7 @@ def test_the_end_of_any_run_makes_room_before_the_next_count() -> None:
     assert runs(it.handle(RunEnded("of another process"), 0.0)) == ["0.0"]
 
 
-# -- what is not its own any more ----------------------------------------------------------------------------------
+# -- records that it no longer owns --------------------------------------------------------------------------------
 
 
 def test_a_commit_that_failed_is_nothing_to_who_has_lost_the_partition() -> None:

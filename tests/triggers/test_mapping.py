@@ -1,4 +1,4 @@
-"""What rules make of an event, and how runs are named."""
+"""The results of rules on an event, and the names of runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each object that appears starts one run, whoever tells of it and however often."""
+"""Each new object starts one run, for any number and origin of notifications."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_the_uri_of_an_object_names_it_and_no_other(name: str, tmp_path: Path) -
     assert found.uri == str(tmp_path / name)
 
 
-# -- looking
+# -- listings
 
 
 def info(name: str, version: str = "1", modified: float = 0.0) -> ObjectInfo:
@@ -259,7 +259,7 @@ def test_what_is_gone_is_forgotten_and_new_when_it_comes_back() -> None:
 
 
 def test_a_folder_that_is_empty_for_a_while_has_nothing_new_when_all_is_back() -> None:
-    """As a share that was not mounted."""
+    """For example a share that was not mounted."""
     seen = first_look([info("a"), info("b")], deployed=10.0)
     assert seen.fresh([]) == []
     assert seen.fresh([info("a"), info("b")]) == []
@@ -284,7 +284,7 @@ LISTINGS = st.lists(st.lists(OBJECTS, unique_by=lambda one: one.name, max_size=4
 def test_every_object_starts_at_least_once_and_a_saved_one_never_again(
     listings: list[list[ObjectInfo]], data: st.DataObject
 ) -> None:
-    """With crashes that lose what was not saved. An object that comes back as it was is the same one."""
+    """Also with crashes that lose unsaved state. An object that returns unchanged is the same one."""
     seen, saved = first_look([], deployed=None), b""
     ever: set[ObjectInfo] = set()
     handled: set[ObjectInfo] = set()

@@ -1,4 +1,4 @@
-"""A prefix that is looked at: each object starts one run, also when the service dies between a start and its record."""
+"""A polled prefix: each object starts one run, even when the service dies between a start and its record."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ INPUTS = {"source": {"type": "uri", "required": True}}
 
 
 class Starts:
-    """A Starter that outlives services, and is away for as many starts as it is told."""
+    """A Starter that outlives services, and fails for a given number of starts."""
 
     def __init__(self) -> None:
         self.orders: list[StartOrder] = []
@@ -71,7 +71,7 @@ class Starts:
 
 
 class Checked(Starts):
-    """Refuses what the real one refuses."""
+    """Refuses like the real Starter."""
 
     def __init__(self, registry: Registry) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class Checked(Starts):
 
 
 class Place:
-    """A folder that is looked at, and services that look at it."""
+    """A polled folder, and services that poll it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.base = folder / "lake", folder
@@ -127,7 +127,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Looks follow each other at once."""
+    """Polls follow each other at once."""
     monkeypatch.setattr(Poller, "every", 0.02)
 
 
@@ -166,7 +166,7 @@ async def test_what_is_dated_back_starts_although_nothing_was_there_before(place
 
 @pytest.mark.usefixtures("quick")
 async def test_a_look_at_the_old_prefix_says_nothing_of_the_new_one(place: Place) -> None:
-    """The service hears of a version some seconds after it is there."""
+    """The service receives a new version some seconds late."""
     deeper = place.folder / "deeper"
     deeper.mkdir()
     (deeper / "old").write_text("x")
@@ -208,7 +208,7 @@ async def test_a_service_that_dies_before_it_remembers_starts_nothing_twice(plac
     place.deploy(startFrom="earliest")
     for number in range(45):
         place.put(f"{number:02}")
-    with pytest.MonkeyPatch.context() as patch:  # dies: what was seen is never saved
+    with pytest.MonkeyPatch.context() as patch:  # dies: the listing is never saved
         patch.setattr(ObjectRecords, "save", lambda *_: None)
         first = await place.service()
         await place.until(lambda: len(place.starts.orders) >= 20)
@@ -315,7 +315,7 @@ async def test_a_paused_trigger_looks_at_nothing_and_catches_up(place: Place) ->
 
 
 class Interrupted(Starts):
-    """Somebody pauses the trigger while its first objects start."""
+    """A user pauses the trigger while its first objects start."""
 
     def __init__(self) -> None:
         super().__init__()

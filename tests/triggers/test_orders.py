@@ -1,4 +1,4 @@
-"""From a batch, or from a dead letter, to the order for its run."""
+"""From a batch or a dead letter to the order of its run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BATCH = {"maxEvents": 5, "maxWait": "1s"}
 
 
 def gathered(at: Lineage, *records: Record) -> Batch:
-    """What a machine makes of matching records, and of one that it passed over behind them."""
+    """The batch of a machine for matching records, and for one that it passed over behind them."""
     matched = tuple(match for one in records for match in at.judge(one).matches)
     return Batch(at.newest.version, matched, records[-1].offset + 2)
 

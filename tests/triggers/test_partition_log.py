@@ -1,4 +1,4 @@
-"""One partition's log: what is held, what may be started, and up to where everything is done."""
+"""One partition's log: the held records, the records that may be started, and the offset below which all are done."""
 
 from __future__ import annotations
 

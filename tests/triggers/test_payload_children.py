@@ -1,4 +1,4 @@
-"""Events that were copied for a run reach the runs that it starts, and those that people start again from it."""
+"""Copies of a run's events reach its child runs, and the runs that users start again from it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ORDERS = {offset: b'{"n": %d}' % offset for offset in range(4, 9)}
 
 @pytest.fixture(scope="module")
 def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
-    """One run, `caught`, whose events were copied for it: its child `inner` has a child `deep`, which reads them."""
+    """One run, `caught`, with its own copy of events. Its child `inner` has a child `deep`, which reads them."""
     root = tmp_path_factory.mktemp("captured")
     work = root / "work"
     work.mkdir()
@@ -45,7 +45,7 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
 
 
 def captured(run: str, home: Home) -> Any:
-    """The value of an input for these orders; their copy is made."""
+    """The value of an input for these orders, after their copy is made."""
     kafka = trigger(events="capture")
     store, key = Store.open(load_profile(home).store_url(home)), sealing.load_or_create_key(home.key)
     return Payloads(store, key, lambda topic: None).value(batch(ORDERS, kafka, run=run), kafka)

@@ -28,12 +28,12 @@ from treadle.triggers.kafka.payloads import Topic, ask_topic
 
 TOPIC = "ranges"
 ABORTED = range(10, 15)
-"""Offsets of a transaction that was aborted; a marker follows."""
+"""Offsets of an aborted transaction, followed by a marker."""
 
 
 @dataclass(frozen=True)
 class Ranges:
-    """A topic whose partition 1 has gaps, and what its records are worth."""
+    """A topic whose partition 1 has gaps, with the expected values of its records."""
 
     reader: EventReader
     topic_id: str
@@ -55,7 +55,7 @@ def reader(kafka: Broker, **more: str) -> EventReader:
 
 
 def fill(kafka: Broker) -> dict[int, Any]:
-    """Records, an aborted transaction, records of a transaction, records; the markers of transactions are gaps."""
+    """Records, an aborted transaction, records of a transaction, records. The markers of transactions are gaps."""
     producer = Producer({**kafka.settings, "transactional.id": "ranges"})
     producer.init_transactions(30)
     at = iter(range(1000))

@@ -1,4 +1,4 @@
-"""Whole runs get the same records whichever way their events take."""
+"""Whole runs get the same records for each transport of their events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EVENTS = 30
 
 
 def produce(place: Installation) -> list[dict[str, int]]:
-    """Events of two types in turn; the data of those of type a."""
+    """Produce events of two types in turn. Returns the data of type a."""
     place.kafka.create_topic("ways")
     place.kafka.create_topic("ways.dlt")
     for number in range(EVENTS):
@@ -26,7 +26,7 @@ def produce(place: Installation) -> list[dict[str, int]]:
 
 
 async def ended(place: Installation, client: Client, way: str) -> str:
-    """The one run of a trigger, once it is over."""
+    """The single run of a trigger, once it is over."""
     end = time.monotonic() + 90
     while True:
         runs = await place.executions(client, f"ways.{way}")

@@ -1,4 +1,4 @@
-"""Which way events go to the run that they start; and offsets in few numbers."""
+"""The transport of events to their run, and compact lists of offsets."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _no_loop(segment: str) -> LoopResult:
 
 
 def splits(value: Any) -> list[Any]:
-    """The partitions of a run that is given the value for its input."""
+    """The partitions of a run with this value as its input."""
     sources = Sources({"inputs": {"events": value}}, Path())
     feed, parts, _ = sources.feed(sources.dataset_input("events"))
     found = list(feed_inputs(feed, Scope({}), _no_manifest, _no_loop))

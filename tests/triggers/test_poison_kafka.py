@@ -1,4 +1,4 @@
-"""Records that can start no run: each is a dead letter with all it was, and can be replayed; the partition goes on."""
+"""Records without a possible run: each is a complete dead letter and can be replayed. The partition goes on."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ POISON: dict[str, tuple[bytes | None, dict[str, bytes], str]] = {
     "tombstone": (None, {}, "tombstone"),
     "too large": (b'{"n": 1, "pad": "' + b"x" * HUGE + b'"}', GOOD | {"ce_id": b"4"}, "bytes"),
 }
-"""What is wrong -> (value, headers, a word of the reason)."""
+"""Defect -> (value, headers, a word of the reason)."""
 
 
 def poisoned(place: Installation) -> dict[str, int]:
-    """A partition with a good event, all poison, an event of another type, and a good event; offsets of the poison."""
+    """A partition with a good event, all poison, an event of another type, and a good event. Returns the poison's
+    offsets."""
     kafka = place.kafka
     kafka.create_topic(TOPIC, max_message_bytes=str(8 * 2**20))
-    kafka.create_topic(f"{TOPIC}.dlt")  # takes 1 MiB, as brokers do by default
+    kafka.create_topic(f"{TOPIC}.dlt")  # its limit is 1 MiB, the default of brokers
     kafka.produce(TOPIC, [b'{"n": 1}'], headers=GOOD | {"ce_id": b"first"})
     found: dict[str, int] = {}
     for what, (value, headers, _) in POISON.items():
@@ -45,11 +46,11 @@ def poisoned(place: Installation) -> dict[str, int]:
 
 
 Letters = dict[int, DeadLetter]
-"""By the offset of their record."""
+"""Offset of the record -> its letter."""
 
 
 async def told(letters: Callable[[], Letters], client: Client, place: Installation) -> Letters:
-    """The letters, once there are as many as there was poison, and a run for each good event."""
+    """The letters, once each poison record has one, and each good event a run."""
     end = time.monotonic() + 90
     while True:
         kept, runs = await asyncio.to_thread(letters), await place.executions(client, "poison.live")
@@ -92,7 +93,7 @@ async def test_poison_is_kept_with_its_reason_and_stops_nothing(place: Installat
 
 
 async def _replayed(client: Client, place: Installation, letter: DeadLetter) -> None:
-    """The workflow is mended: its schema takes the event. Replayed twice, it starts one run."""
+    """The workflow is corrected: its schema accepts the event. Replayed twice, it starts one run."""
     place.deploy(workflow("poison", TOPIC, "a"))
     for _ in range(2):
         (outcome,) = await asyncio.to_thread(replay, place, letter)

@@ -1,4 +1,4 @@
-"""Where a trigger begins to read, how that is changed, and what is remembered of it; without a broker."""
+"""A trigger's first position in a topic, its change, and its record. Without a broker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _STORES = itertools.count()
 
 
 class Cluster:
-    """What a cluster says of its topics, and what is committed to it."""
+    """A cluster's answers about its topics, and the offsets committed to it."""
 
     def __init__(self) -> None:
         self.policies: dict[str, dict[str, str]] = {}
@@ -94,7 +94,7 @@ def begins(places: KafkaPositions, before: Deployment | None = None, **changes: 
     return {f"{one.topic}/{one.partition}": one.offset for one in found}
 
 
-# -- where a version begins ----------------------------------------------------------------------------------------
+# -- the begin of a version ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("kafka")
@@ -142,7 +142,7 @@ def test_a_connection_is_what_the_profile_says_with_its_secrets(places: KafkaPos
         places.settings("nowhere")
 
 
-# -- changing it ---------------------------------------------------------------------------------------------------
+# -- changes -------------------------------------------------------------------------------------------------------
 
 
 def marks(store: Store | None = None, group: str = "g", key: bytes = KEY) -> StoredMarks:
@@ -195,7 +195,7 @@ def test_a_trigger_with_a_topic_that_is_not_there_stays_where_it_is(places: Kafk
     assert kafka.committed == []
 
 
-# -- what is remembered --------------------------------------------------------------------------------------------
+# -- recorded positions --------------------------------------------------------------------------------------------
 
 
 def test_a_mark_is_saved_at_once_and_then_every_half_minute(monkeypatch: pytest.MonkeyPatch) -> None:

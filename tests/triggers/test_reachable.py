@@ -1,4 +1,4 @@
-"""Deploying refuses triggers all of whose runs would touch what the profile does not allow."""
+"""A deployment is refused if all runs of a trigger would use URIs that the profile does not allow."""
 
 from __future__ import annotations
 

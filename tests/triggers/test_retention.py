@@ -1,4 +1,4 @@
-"""The service removes what triggered runs hold that are long over, and nothing else."""
+"""The service removes the data of triggered runs that ended long ago, and nothing else."""
 
 from __future__ import annotations
 

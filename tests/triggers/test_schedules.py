@@ -1,4 +1,4 @@
-"""Deployed schedules are Temporal's own, and each tick is one run that overlap policies reach."""
+"""Deployed schedules are schedules of Temporal. Each tick is one run, and overlap policies apply to it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def schedules(here: Service) -> Schedules:
 
 
 async def until(what: Callable[[], Awaitable[Any]]) -> Any:
-    """The first value of `what` that counts; the test's own timeout is the limit."""
+    """The first true value of `what`. The limit is the test's own timeout."""
     while not (found := await what()):  # noqa: ASYNC110  # the server tells nobody
         await asyncio.sleep(0.1)
     return found
@@ -181,7 +181,7 @@ async def test_ticks_go_where_the_drivers_of_the_profile_look_and_other_queues_a
 
 
 class Late(Registry):
-    """While it answers somebody deploys."""
+    """A deployment happens while it answers."""
 
     meanwhile: Callable[[], None]
 

@@ -1,4 +1,4 @@
-"""Schedules where clocks go back and forward: what the server says are times, and what a backfill fills."""
+"""Schedules around clock changes: the server's times, and the ticks of a backfill."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def here(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Servic
 
 
 async def times(here: Service, settings: ScheduleTrigger, begin: datetime, end: datetime) -> set[datetime]:
-    """Those of the server, `begin` and `end` included."""
+    """The server's times, `begin` and `end` included."""
     made = schedule(Wanted("clocks", "asked", settings, paused=True), "treadle", "")
     handle = await here.client.create_schedule("clocks.asked", made)
     request = ListScheduleMatchingTimesRequest(namespace=here.client.namespace, schedule_id=handle.id)

@@ -1,4 +1,4 @@
-"""Ticks and runs that tell of themselves, begun by the workflows that recorded these histories, are carried on."""
+"""Ticks, and runs that emit events, continue from the recorded histories of earlier workflows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NAMES = ("tick", "tick_refused", "told")
 
 @workflow.defn(name=TICK)
 class Waits(TickWorkflow):
-    """Does something first that no recorded tick did."""
+    """Begins with a command that no recorded tick has."""
 
     @workflow.run
     async def run(self, tick: Tick) -> dict[str, Any]:
@@ -34,7 +34,7 @@ class Waits(TickWorkflow):
 
 @workflow.defn(name=messages.WORKFLOW)
 class Silent(RunWorkflow):
-    """Does not tell how it ended."""
+    """Does not publish its end."""
 
     @workflow.run
     async def run(self, start: RunStart) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Schedules equal the deployed triggers, and a nominal time means one run, whoever asks for it."""
+"""Schedules equal the deployed triggers, and a nominal time means one run, for any caller."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def registry() -> Registry:
     return Registry(Store.open("memory://"), b"k" * 32)
 
 
-# -- what a tick starts
+# -- the run of a tick
 
 
 @given(NAMES, NAMES, TIMES, st.integers(-12, 14))
@@ -67,7 +67,7 @@ def test_a_tick_that_cannot_be_mapped_says_why(registry: Registry, tmp_path: Pat
         order_for(made, "other", datetime(2026, 1, 1, tzinfo=UTC))
 
 
-# -- what Temporal is asked for
+# -- requests to Temporal
 
 
 def test_every_setting_reaches_temporal() -> None:

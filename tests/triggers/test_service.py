@@ -1,4 +1,4 @@
-"""The service: what it starts, changes and ends, and what it tells; connections of the profile."""
+"""The service: the runners that it starts, changes and ends, its status, and connections of the profile."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ HOOK = {"type": "webhook", "secret": "s"}
 
 
 class Runner:
-    """Writes down what it is told; `bad` and `odd` ones cannot start, `broken` ones do not end in order, and no `moody`
-    one takes version 2."""
+    """Records its calls. Runners called `bad` and `odd` cannot start, `broken` ones do not end in order, and `moody`
+    ones refuse version 2."""
 
     made: ClassVar[dict[str, Runner]] = {}
 

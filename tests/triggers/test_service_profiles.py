@@ -1,4 +1,4 @@
-"""Services whose profile was changed since they started are named."""
+"""The status names services whose profile has changed since their start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exactly one run for each matching event, whatever dies, stalls or moves, and in whatever order."""
+"""Exactly one run for each matching event, for any deaths, stalls and moves, in any order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PARTITIONS = 2
 
 
 class Triggers(RuleBasedStateMachine):
-    """Whatever a subclass draws for its first version."""
+    """The state machine. Subclasses draw the first version."""
 
     batch: dict[str, Any] | None = None
     max_active: int | None = None
@@ -74,7 +74,7 @@ class Triggers(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 9), times=st.integers(1, 8), seconds=st.floats(0, 3))
     def serve(self, which: int, times: int, seconds: float) -> None:
-        """As on a good day."""
+        """Serve without faults."""
         owner = self._owner(which)
         for _ in range(times if owner else 0):
             assert owner is not None
@@ -112,7 +112,7 @@ class Triggers(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 9), outcomes=st.lists(st.sampled_from(OUTCOMES), max_size=4), heir=st.integers(0, 9))
     def die(self, which: int, outcomes: list[Outcome], heir: int) -> None:
-        """What it sent may still come to something; another gets its partitions."""
+        """Its unanswered requests may still take effect. Another process gets its partitions."""
         owner = self._owner(which)
         if owner is None:
             return
@@ -142,7 +142,7 @@ class Triggers(RuleBasedStateMachine):
         late: bool,
         pace: tuple[int, float],
     ) -> None:
-        """What an owner has gathered is asked for; then it stalls, and another one gathers the same records anew."""
+        """An owner requests the runs of its batch and stalls. Another one gathers the same records again."""
         mine = [each for each, owner in enumerate(self.world.owners) if number in owner.assigned]
         if not mine:
             return
@@ -173,7 +173,7 @@ class Triggers(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, PARTITIONS - 1), which=st.integers(0, 9), silently=st.booleans(), prompt=st.booleans())
     def move(self, number: int, which: int, silently: bool, prompt: bool) -> None:
-        """Silently: the one who had it stalls, and does not know yet."""
+        """Silently: the former owner stalls, and does not know yet."""
         for owner in self.world.owners:
             owner.prompt = prompt
         self.world.assign(number, self._owner(which), silently=silently)
@@ -196,13 +196,13 @@ class Triggers(RuleBasedStateMachine):
 
     @rule()
     def forget_offsets(self) -> None:
-        """Kafka does, of groups that were idle for a week."""
+        """Delete the offsets, as Kafka does for groups that were idle for a week."""
         self.world.commits.clear()
 
     @rule(number=st.integers(0, PARTITIONS - 1), before=st.integers(0, 30))
     def expire(self, number: int, before: int) -> None:
-        """A batch that was started but not committed must not lose its beginning, and where order counts no record may
-        go whose run is open: see the decision record."""
+        """Expire records. A batch that was started but not committed must not lose its beginning. With a required
+        order, no record with an open run may expire (see the decision record)."""
         if self.max_active == 1:
             before = min([before, *self._open(number)])
         if self.batch is None:
@@ -226,7 +226,7 @@ class Triggers(RuleBasedStateMachine):
         values=st.lists(st.sampled_from(VALUES), min_size=2, max_size=6),
     )
     def deploy_between_records(self, choice: str, number: int, values: list[bytes | None]) -> None:
-        """Owners have just looked at the registry."""
+        """Owners have just read the registry."""
         self.produce(number, values[:1])
         for each in range(len(self.world.owners)):
             self.turn(each, 2, 0.1)
@@ -275,7 +275,7 @@ class Triggers(RuleBasedStateMachine):
         while quiet < 5:
             quiet += 1
             self.world.now += 40.0
-            for owner in self.world.owners:  # those who stalled come back, and send what they had in mind
+            for owner in self.world.owners:  # stalled owners return, and send their pending requests
                 owner.step()
                 while owner.starts:
                     self.world.answer(owner, 0, "done")
@@ -288,7 +288,7 @@ class Triggers(RuleBasedStateMachine):
                 del self.world.owners[0]
 
     def _open(self, number: int) -> list[int]:
-        """Offsets of a partition whose runs are open."""
+        """Offsets of a partition with open runs."""
         firsts = [self.world.runs[name].first for name in self.world.open]
         return [one.offset for one in firsts if (one.topic_id, one.partition) == (self.world.life.id, number)]
 

@@ -1,4 +1,4 @@
-"""Who waits for the end of a run hears of it, whatever goes wrong meanwhile."""
+"""A caller that waits for the end of a run gets it, for any errors in the meantime."""
 
 from __future__ import annotations
 

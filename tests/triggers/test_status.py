@@ -1,4 +1,4 @@
-"""What a service says of its triggers is so: counts, open runs, what waits, and since when something is wrong."""
+"""The status of a service is correct: counts, open runs, waiting records, and the start of a problem."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ async def test_service_that_comes_back_goes_on_counting_and_says_what_was_there(
 
 
 def reset(broker: Broker, group: str, topic: str) -> None:
-    """What `kafka-consumer-groups --reset-offsets --to-earliest` does: commit, for a group without members."""
+    """`kafka-consumer-groups --reset-offsets --to-earliest`: a commit for a group without members."""
     from confluent_kafka import Consumer, TopicPartition
 
     tool = Consumer({**broker.settings, "group.id": group, "enable.auto.commit": False})

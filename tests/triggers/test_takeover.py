@@ -1,4 +1,4 @@
-"""Services that share a trigger on a real broker: what one that ends leaves to the other."""
+"""Services that share a trigger on a real broker: the work that one leaves to the other at its end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from treadle.triggers.service import TriggerService
 
 __all__ = ["home"]
 LONG = {"session.timeout.ms": 300_000, "heartbeat.interval.ms": 500}
-"""A member that is gone without a word is missed only long after the test has failed."""
+"""With this timeout, a member that died is missed only long after the test has failed."""
 
 
 async def test_service_that_ends_leaves_its_partitions_to_the_other_at_once(home: Home, real_kafka: Broker) -> None:
@@ -44,5 +44,5 @@ async def test_service_that_ends_leaves_its_partitions_to_the_other_at_once(home
 
 
 def members(broker: Broker, group: str) -> list[Any]:
-    """Of a consumer group."""
+    """The members of a consumer group."""
     return list(broker.admin.describe_consumer_groups([group])[group].result(30).members)

@@ -1,4 +1,4 @@
-"""A request is answered once its run exists; whatever else it is, its answer says who must act, and no run starts."""
+"""A request is answered once its run exists. Any other request starts no run, and its answer names the remedy."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ HOOKS: dict[str, dict[str, Any]] = {
 
 
 class Starts:
-    """A Starter that remembers, checks inputs as the real one does, and is away when it is told to be."""
+    """A Starter that records its calls, checks inputs like the real one, and fails on request."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -151,7 +151,7 @@ def check_problem(answer: httpx.Response, status: int, word: str) -> None:
     assert word in found["detail"]
 
 
-# -- what starts
+# -- accepted requests
 
 
 async def test_a_signed_request_starts_one_run_however_often_it_is_sent(hooks: Hooks, http: httpx.AsyncClient) -> None:
@@ -246,7 +246,7 @@ async def test_a_store_tells_of_several_objects_at_once(hooks: Hooks, http: http
     check_problem(await post(http, "objects", odd, authorization="Bearer token"), 400, "RFC 3339")
 
 
-# -- what does not
+# -- refused requests
 
 
 async def test_who_does_not_sign_is_refused(hooks: Hooks, http: httpx.AsyncClient) -> None:
@@ -307,7 +307,7 @@ async def test_a_body_that_is_too_long_is_not_read_to_its_end(hooks: Hooks, http
         answer = await http.post("/hooks/orders/small", content=endless(), headers={"content-type": "application/json"})
         check_problem(answer, 413, "100 bytes")
     except httpx.TransportError:
-        pass  # it has hung up while we were still sending
+        pass  # the server hung up during the request
     assert sent < 50_000_000
     reader, writer = await asyncio.open_connection("127.0.0.1", hooks.runners["small"].server.port)
     head = (
@@ -374,7 +374,7 @@ async def test_a_paused_hook_asks_the_sender_to_wait(hooks: Hooks, http: httpx.A
 async def test_no_secret_is_in_any_log(
     hooks: Hooks, http: httpx.AsyncClient, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logging.getLogger("treadle.triggers.webhook"), "filters", [])  # those of the rate of lines
+    monkeypatch.setattr(logging.getLogger("treadle.triggers.webhook"), "filters", [])  # its rate limit for lines
     with caplog.at_level(logging.DEBUG, "treadle"), caplog.at_level(logging.DEBUG, "uvicorn"):
         await post(http, "objects", {}, authorization="Bearer token-wrong")
         await post(http, "objects", {}, authorization="Bearer token")
@@ -385,7 +385,7 @@ async def test_no_secret_is_in_any_log(
         assert text not in caplog.text
 
 
-# -- anything at all
+# -- arbitrary requests
 
 HEADERS = st.dictionaries(
     st.sampled_from(["webhook-id", "webhook-timestamp", "webhook-signature", "ce-specversion", "ce-id", "ce-source"])

@@ -1,4 +1,4 @@
-"""The trigger service with a real Temporal: a hook and a prefix of one workflow, from a deployment to its end."""
+"""The trigger service with a real Temporal: a hook and a prefix of one workflow, from deployment to removal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INPUTS = {"source": {"type": "uri"}, "amount": {"type": "integer"}}
 
 @dataclass
 class Serving:
-    """A service under way."""
+    """A running service."""
 
     here: Service
     registry: Registry

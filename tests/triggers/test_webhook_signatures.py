@@ -1,4 +1,4 @@
-"""A request that the sender did not sign, or signed long ago, is refused; what is signed cannot be moved or changed."""
+"""A request without a valid signature, or with an old one, is refused. A signed request cannot be moved or changed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOW = 1_760_000_000.0
 
 
 def test_the_example_of_the_standard_is_accepted() -> None:
-    """The vector that the libraries of Standard Webhooks test with."""
+    """The test vector of the libraries of Standard Webhooks."""
     secret, id_, stamp = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "msg_p5jXN8AQM9LWM0D4loKWxJek", 1614265330
     headers = sign_standard(secret, id_, stamp, b'{"test": 2432232314}')
     assert headers["webhook-signature"] == "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="

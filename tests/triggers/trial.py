@@ -1,4 +1,4 @@
-"""One wave of schedules on a real installation: what was produced, what ran, and what that must be."""
+"""One wave of schedules on a real installation: the produced records, the runs, and the expected runs."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ class Subject:
     topic_id: str = ""
     records: dict[Place, Sent] = field(default_factory=dict)
     lows: dict[tuple[str, int], int] = field(default_factory=dict)
-    """(topic UUID, partition) -> first offset that did not expire."""
+    """(topic UUID, partition) -> first offset that has not expired."""
     kinds: dict[int, str] = field(default_factory=dict)
-    """Version -> what its filter lets through."""
+    """Version -> types that its filter accepts."""
 
     @property
     def name(self) -> str:
         return f"s{self.schedule.seed}"
 
-    # -- what happens
+    # -- actions
 
     def begin(self) -> None:
         self.place.kafka.create_topic(f"{self.name}.dlt")
@@ -66,10 +66,11 @@ class Subject:
         return found
 
     def expire(self, chance: random.Random, read: Mapping[tuple[str, int], int] | None) -> None:
-        """Retention passes, of records that were read and of records that were not.
+        """Retention deletes records, read and unread ones.
 
-        `read`: below these offsets somebody may have; None: anywhere. A batch that was started and not committed must
-        not lose its beginning and keep its end (decision 0016), so batches lose at least all that may be in one.
+        `read`: deletes only below these offsets; None: anywhere. A batch that was started and not committed must not
+        lose its beginning and keep its end (decision 0016), so batches lose at least as many records as a batch may
+        hold.
         """
         batched = "batch" in self.schedule.settings
         if batched and read is None:
@@ -95,17 +96,17 @@ class Subject:
         (offset,) = self.place.kafka.produce(self.name, [value], partition=one.partition, headers=headers)
         self.records[self.topic_id, one.partition, offset] = one
 
-    # -- what must have come of it
+    # -- expectations
 
     def identity(self, at: Place) -> Any:
-        """What makes two records one."""
+        """The identity of a record. Records with the same identity are one event."""
         return self.records[at].number if self.schedule.dedupes else at
 
     def wanted(self) -> tuple[set[Any], set[Any]]:
-        """(what a run must have been started for, what it may).
+        """(events that must have a run, events that may have one).
 
-        Of a topic that is gone, and of records that expired, nobody knows how far they were read; of the topic not
-        even which version was the newest then.
+        For a deleted topic and for expired records it is not known how far they were read. For a deleted topic it is
+        not even known which version was the newest then.
         """
         history = self.place.registry.history(self.name)
         here = [at for at in self.records if at[0] == self.topic_id]
@@ -115,7 +116,7 @@ class Subject:
         return set(map(self.identity, must)), set(map(self.identity, matching + gone))
 
     def judge(self, executions: Iterable[Execution]) -> Iterator[str]:
-        """What is wrong; nothing, when all is well."""
+        """Yields the errors."""
         mine = [one for one in executions if one.run.startswith(f"{self.name}.")]
         for run, times in Counter(one.run for one in mine).items():
             if times > 1:
@@ -129,7 +130,7 @@ class Subject:
             yield from self._out_of_order(mine)
 
     def events_of(self, run: str) -> list[Place]:
-        """The records that a run was given."""
+        """The records of a run."""
         given = self.place.submission(run).inputs["events"]
         if "kafka" in given:
             kafka = given["kafka"]
@@ -176,7 +177,7 @@ class Trial:
         self.subjects = [Subject(schedule, place) for schedule in wave.schedules]
 
     async def run(self, patience: float) -> list[str]:
-        """What is wrong, after at most `patience` seconds in which nothing more came."""
+        """Returns the errors, after at most `patience` seconds without a new run."""
         for subject in self.subjects:
             await asyncio.to_thread(subject.begin)
         if not self._place.alive():
@@ -189,7 +190,7 @@ class Trial:
         return await self._settled(patience)
 
     async def _round(self, number: int, fault: Fault) -> None:
-        """Who is away cannot be produced to, and what expires has to be there; all else comes at once."""
+        """A stopped broker accepts no records, and only existing records can expire. All other steps come at once."""
         match fault:
             case "the broker restarts":
                 await asyncio.to_thread(self._meet, number)
@@ -234,7 +235,7 @@ class Trial:
                 pass
 
     def _expire(self, number: int) -> None:
-        """Half of the time nobody reads, as when the service was down for longer than its topics retain."""
+        """Half of the time no service reads, as if it was down for longer than the topics' retention."""
         down = self._chance.random() < 0.5
         if down:
             self._place.end_all()
@@ -248,16 +249,16 @@ class Trial:
         self._place.kafka.start()
 
     def _stall(self, pid: int, seconds: float) -> None:
-        """Stop a process and let it go on: others take its place meanwhile, and it does not know."""
+        """Stop a process and let it continue. Others take its place in the meantime, without its knowledge."""
         os.kill(pid, signal.SIGSTOP)
         time.sleep(seconds)
         os.kill(pid, signal.SIGCONT)
 
     async def _settled(self, patience: float) -> list[str]:
-        """Wait until nothing is missing, or nothing has come for so long; then a moment for what must not come."""
+        """Wait until no run is missing, or none has come for so long. Then wait a moment for surplus runs."""
         known, since = -1, time.monotonic()
         while True:
-            if not self._place.alive():  # the last one may have been one that dies
+            if not self._place.alive():  # the last service may be a dying one
                 self._place.serve()
             found = await self._executions()
             if len(found) != known:

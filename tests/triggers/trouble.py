@@ -1,4 +1,4 @@
-"""What happens to triggers, as data: drawn from a seed, so that a failure can be had again."""
+"""Faults and events of triggers, as data drawn from a seed, so that a failure can be repeated."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 KINDS = "abc"
-"""Types of events; `x` is a record that is no event."""
+"""Types of events. `x` is a record that is not an event."""
 PARTITIONS = 2
 
 Fault = Literal[
@@ -42,36 +42,36 @@ FAULTS: dict[Fault, int] = {
     "Kafka forgets the offsets": 1,
     "records expire": 2,
 }
-"""How often each is drawn; the minute is only ever asked for."""
+"""Weights of the draw. The minute is used only on request."""
 
 
 class Sent(Struct, frozen=True):
-    """A record that is produced."""
+    """A produced record."""
 
     partition: int
     kind: str
     number: int
-    """Unlike any other of the schedule, but for one that the producer sends again."""
+    """Unique within the schedule, except for a record that the producer sends again."""
 
 
 class Step(Struct, frozen=True):
-    """What one workflow meets in one round."""
+    """The events of one workflow in one round."""
 
     sent: tuple[Sent, ...]
     then: Literal["nothing", "redeploy", "recreate"] = "nothing"
     kinds: str = ""
-    """What the redeployed filter lets through."""
+    """The types that the redeployed filter accepts."""
     settled: bool = True
-    """Whoever redeploys says where the version begins; else the service has to."""
+    """Whether the deployment records where the version begins. Otherwise the service must."""
 
 
 class Schedule(Struct, frozen=True):
-    """One workflow with one trigger on one topic, and what it meets."""
+    """One workflow with one trigger on one topic, and its steps."""
 
     seed: int
     kinds: str
     settings: dict[str, Any]
-    """Of the trigger: `batch`, `maxActive`, `dedupe`, `events`."""
+    """Settings of the trigger: `batch`, `maxActive`, `dedupe`, `events`."""
     steps: tuple[Step, ...]
 
     @property
@@ -80,13 +80,13 @@ class Schedule(Struct, frozen=True):
 
 
 class Wave(Struct, frozen=True):
-    """Schedules that share what happens to servers and services; one fault for each round."""
+    """Schedules that share the faults of servers and services, with one fault for each round."""
 
     seed: int
     schedules: tuple[Schedule, ...]
     faults: tuple[Fault, ...]
     waits: tuple[float, ...]
-    """Seconds after each fault."""
+    """Seconds to wait after each fault."""
 
 
 def draw_faults(seed: int, rounds: int) -> list[Fault]:

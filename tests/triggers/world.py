@@ -1,7 +1,7 @@
-"""A world for triggers, in memory: a Kafka cluster, Temporal with the store, a registry, and processes that may die.
+"""A world for triggers in memory: a Kafka cluster, Temporal with the store, a registry, and processes that may die.
 
-Time is a number. What happens between two lines of a thread happens between two calls here: a start is written down,
-then made, then acknowledged, and anything may fail in between.
+Time is a number. Concurrent events of threads happen between two calls here: a start is written, then made, then
+acknowledged, and each step may fail.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from treadle.triggers.registry.deployment import Deployment, Position
 
 WORKFLOW, TRIGGER, TOPIC, GROUP = "orders", "live", "orders.v1", "g"
 Outcome = Literal["done", "unreachable", "written", "unheard"]
-"""Of a start: made and heard of; nobody reached; only written down; made, but the answer was lost."""
+"""The outcome of a start: made and acknowledged; not sent; only written; made, but the answer was lost."""
 
 
 @dataclass
 class Life:
-    """A topic from its making to its deletion."""
+    """A topic from its creation to its deletion."""
 
     id: str
     logs: list[list[Record]]
     low: list[int]
     history: list[Deployment] | None = None
-    """The versions when it was deleted: who comes later never meets its records."""
+    """The versions at its deletion. Later versions never get its records."""
 
     def partition(self, number: int) -> Partition:
         return Partition(TOPIC, self.id, number)
@@ -68,23 +68,23 @@ class Owner:
     world: World
     name: int
     assigned: set[int] = field(default_factory=set)
-    """What the group gave it."""
+    """Partitions that the group gave it."""
     gone: set[int] = field(default_factory=set)
-    """What the group took from it while it was silent."""
+    """Partitions that the group took from it while it was silent."""
     leaving: set[int] = field(default_factory=set)
     starts: list[Start] = field(default_factory=list)
     letters: list[Bury] = field(default_factory=list)
     watched: list[str] = field(default_factory=list)
     paused: bool = False
     prompt: bool = True
-    """Starts under way are answered while a handover waits for them."""
+    """Whether running starts are answered while a handover waits for them."""
 
     def __post_init__(self) -> None:
         world = self.world
         machine = Machine(lambda number: self.known.batching(number), world.max_active, window=4)
         self.source = FakeSource(world, self)
         self.loop = TriggerLoop(machine, self._listening, self._look, self, world.marks, Inbox(self), world.clock)
-        self.loop.tell(Counted(0))  # counts lag: nothing but the limit stands on them
+        self.loop.tell(Counted(0))  # counts lag, and only the limit depends on them
 
     def _listening(self, loop: TriggerLoop) -> FakeSource:
         self.source.listener = loop
@@ -130,7 +130,7 @@ class Inbox(queue.SimpleQueue[Happening]):
 
 
 class FakeSource:
-    """A member of the group, as `cluster` is one."""
+    """A member of the group, like `cluster`."""
 
     def __init__(self, world: World, owner: Owner) -> None:
         self._world, self._owner = world, owner
@@ -211,7 +211,7 @@ class FakeSource:
 
 
 class World:
-    """`filters` are what versions choose from."""
+    """`filters`: the filters that versions choose from."""
 
     def __init__(self, trigger: Mapping[str, Any], partitions: int, max_active: int | None) -> None:
         self.now, self.max_active, self.partitions = 0.0, max_active, partitions
@@ -226,15 +226,15 @@ class World:
         self.owners: list[Owner] = []
         self.heirs: dict[int, Owner | None] = {}
         self.written: dict[str, Batch] = {}
-        """The store: what was written down for a run, first writer wins."""
+        """The store: the batch written for each run. The first writer wins."""
         self.runs: dict[str, Batch] = {}
-        """Temporal: what runs were made of, in the order of their starts."""
+        """Temporal: the batch of each run, in the order of starts."""
         self.open: set[str] = set()
         self.buried: list[Record] = []
         self.expired: set[tuple[str, int, int]] = set()
         self.temporal_down = self.broker_down = False
         self.portion = 2
-        """Records that a poll gives of a partition."""
+        """Records of a partition in one poll."""
         self.deploy(trigger)
         self.settle()
 
@@ -260,13 +260,13 @@ class World:
         log.append(Record(TOPIC, self.life.id, number, len(log), None, value, (), 1.0))
 
     def expire(self, number: int, before: int) -> None:
-        """Records below an offset are deleted."""
+        """Delete the records below an offset."""
         low = max(self.life.low[number], min(before, self.life.end(number)))
         self.expired |= {(self.life.id, number, offset) for offset in range(low)}
         self.life.low[number] = low
 
     def assign(self, number: int, to: Owner | None, *, silently: bool) -> None:
-        """Give a partition to another owner: with a handover, or over the head of one that is silent."""
+        """Give a partition to another owner, with a handover or (silently) without the knowledge of its owner."""
         for owner in self.owners:
             if number in owner.assigned:
                 owner.assigned.discard(number)
@@ -286,7 +286,7 @@ class World:
             heir.assigned.add(number)
 
     def commit(self, owner: Owner, partition: Partition, offset: int) -> None:
-        """Taken from the group's member only; never beyond what is done."""
+        """Accepted from the group's member only, and never beyond the finished records."""
         member = owner in self.owners and (partition.number in owner.assigned or partition.number not in owner.gone)
         held_by_other = any(partition.number in one.assigned for one in self.owners if one is not owner)
         if self.broker_down or not member or held_by_other:
@@ -299,7 +299,7 @@ class World:
     # -- Temporal and the store
 
     def answer(self, owner: Owner, index: int, outcome: Outcome) -> None:
-        """Let one start of an owner come to something."""
+        """Let one start of an owner have an outcome."""
         order = owner.starts.pop(index)
         batch = order.batch
         if outcome == "unreachable" or (self.temporal_down and outcome in ("done", "unheard")):
@@ -326,7 +326,7 @@ class World:
         return self.lineage(self.history[: batch.version]).newest.reading.batch is not None
 
     def write(self, owner: Owner, index: int, works: bool) -> None:
-        """Let one dead letter of an owner come to something."""
+        """Let one dead letter of an owner be written or fail."""
         order = owner.letters.pop(index)
         if works and not self.broker_down:
             self.buried.append(order.record)
@@ -337,7 +337,7 @@ class World:
     # -- the registry
 
     def deploy(self, trigger: Mapping[str, Any]) -> None:
-        """A version that everybody can see, and nobody has measured for."""
+        """Deploy a visible version that has no measured offsets yet."""
         document = {
             "apiVersion": "treadle/v1",
             "name": WORKFLOW,
@@ -350,14 +350,14 @@ class World:
         self.history.append(Deployment(WORKFLOW, number, 0.0, normalise(spec), {}, "", "/"))
 
     def settle(self) -> None:
-        """The newest version begins at the ends of now; the first one at the beginning."""
+        """Let the newest version begin at the present ends, and the first one at the beginning."""
         newest = self.history[-1]
         if newest.begins is None:
             ends = [self.life.end(number) if newest.version > 1 else 0 for number in range(self.partitions)]
             begins = tuple(Position(TOPIC, self.life.id, number, end) for number, end in enumerate(ends))
             self.history[-1] = msgspec.structs.replace(newest, begins={TRIGGER: begins})
 
-    # -- what must hold
+    # -- invariants
 
     def verdict(self, record: Record) -> Judged:
         life = next(one for one in self.lives if one.id == record.topic_id)
@@ -365,7 +365,7 @@ class World:
         return self.lineage(versions).judge(record)
 
     def lineage(self, versions: Sequence[Deployment]) -> Lineage:
-        """Read once, since it is asked for again and again. Raises Unsettled."""
+        """The lineage, cached since it is requested often. Raises Unsettled."""
         key = (len(versions), versions[-1].begins is None)
         if key not in self._lineages:
             found = lineage(versions, TRIGGER)
@@ -374,7 +374,7 @@ class World:
         return self._lineages[key]
 
     def check_done(self, record: Record) -> None:
-        """What is below a committed offset is done."""
+        """All records below a committed offset must be done."""
         if self.history[-1].begins is None:
             return
         judged = self.verdict(record)
@@ -384,7 +384,7 @@ class World:
             assert record in self.buried, f"committed, no dead letter: {record}"
 
     def holders(self, record: Record) -> list[str]:
-        """Runs that have the record, or one that is the same event."""
+        """Runs with this record, or with one that is the same event."""
         judged = self.verdict(record)
         return [
             name
@@ -393,7 +393,7 @@ class World:
         ]
 
     def check_order(self, batch: Batch) -> None:
-        """With `maxActive: 1` the runs of a partition follow each other, in order."""
+        """With `maxActive: 1` the runs of a partition must follow each other in order."""
         if self.max_active != 1:
             return
         place = (batch.first.topic_id, batch.first.partition)
@@ -403,7 +403,7 @@ class World:
                 assert other.first.offset < batch.first.offset, f"{batch.run} starts after {name}"
 
     def check_end(self) -> None:
-        """Everything was heard of: exactly one run for each event, at least one letter for each dead record."""
+        """Every record must be handled: exactly one run for each event, at least one letter for each dead record."""
         for life in self.lives:
             for log in life.logs:
                 for record in log:

@@ -1,4 +1,4 @@
-"""Deployments: versions that never change, one winner for each number, and nothing read that another key wrote."""
+"""Deployments: immutable versions, one winner for each number, and no data written under another key."""
 
 from __future__ import annotations
 
@@ -116,7 +116,8 @@ def test_those_who_deploy_at_once_get_numbers_of_their_own() -> None:
 
 
 class Forgetful:
-    """A store whose first answer to `create` is lost: it was done, and the caller hears that it was there already."""
+    """A store that loses its first answer to `create`: the object is created, and the caller gets the answer that it
+    existed."""
 
     def __init__(self, store: Store) -> None:
         self._store, self._lost = store, False
@@ -153,7 +154,7 @@ def test_version_moved_to_another_number_is_refused() -> None:
 
 
 def test_offsets_of_a_version_are_measured_when_everybody_sees_it() -> None:
-    """Measured earlier, a record could come in between and be judged by the version before."""
+    """If they were measured earlier, a record could come in between and be handled by the earlier version."""
     kept = registry()
     asked: list[tuple[int | None, int]] = []
 
@@ -208,7 +209,7 @@ def test_editing_a_trigger_leaves_what_its_runs_pin_alone() -> None:
 
 
 class TwoRegistries(RuleBasedStateMachine):
-    """Two processes on one store, against a list of what each workflow went through."""
+    """Two processes on one store, checked against a list of each workflow's versions."""
 
     names, sides = st.sampled_from(["a", "b"]), st.integers(0, 1)
 
