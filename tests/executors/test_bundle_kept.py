@@ -16,7 +16,7 @@ import pytest
 from executors.test_bundle import TESTS, run_worker, submit, write
 
 from treadle.executors.bundle.build import MANIFEST, Bundle, Manifest, build_bundle, content_digest
-from treadle.executors.bundle.unpack import UNUSED, open_bundle
+from treadle.executors.bundle.unpack import UNUSED, missing_file_hint, open_bundle
 
 
 @pytest.fixture
@@ -133,3 +133,31 @@ def test_a_failure_where_everything_is_the_same_says_nothing_of_it(bundle: Bundl
     told = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True).stdout
     assert "has no 'missing'" in told
     assert "Where it ran" not in told
+
+
+@pytest.mark.parametrize(("module", "hint"), [("loose", True), ("pkg.inner", False)])
+def test_failure_names_the_remedy_when_a_file_beside_a_module_is_not_shipped(
+    tmp_path: Path, module: str, hint: bool
+) -> None:
+    project = tmp_path / "project"
+    reads = (
+        "from pathlib import Path\ndef f(x):\n    raise ValueError((Path(__file__).parent / 'stop.txt').read_text())"
+    )
+    write(project, {"loose": reads, "pkg/__init__": "", "pkg/inner": reads})
+    (project / "stop.txt").write_text("stop words")
+    (project / "pkg" / "stop.txt").write_text("stop words")
+    bundle = build_bundle([f"{module}:f"], [project], {})
+    submit(tmp_path, bundle)
+    command = [sys.executable, "-c", TELLING, f"file://{tmp_path}/store", bundle.digest, f"{module}:f"]
+    environment = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": "", "PYTHONPATH": TESTS}
+    told = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert (
+        "stop.txt is not in the run's bundle" in told and "Put the file and its module into a package" in told
+    ) == hint
+    assert ("ValueError: stop words" in told) != hint
+
+
+def test_failure_has_no_hint_when_the_missing_file_is_elsewhere(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as raised:
+        (tmp_path / "absent").read_text()
+    assert missing_file_hint(raised.value) == ""

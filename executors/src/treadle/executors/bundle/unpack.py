@@ -254,6 +254,21 @@ def imported_before(module: str) -> bool:
     return _modules.imported_before(module)
 
 
+def missing_file_hint(error: BaseException) -> str:
+    """The cause and the remedy if a function looked beside its module for a file that is not in the bundle. Otherwise
+    empty."""
+    if not isinstance(error, FileNotFoundError) or not isinstance(error.filename, str):
+        return ""
+    path = os.path.abspath(error.filename)
+    folder = next((root / MODULES for root in _active.values() if path.startswith(f"{root / MODULES}/")), None)
+    if folder is None:
+        return ""
+    return (
+        f"{os.path.relpath(path, folder)} is not in the run's bundle, which has modules and all files of packages. Put "
+        "the file and its module into a package (a folder with __init__.py), or pass the file as an input."
+    )
+
+
 def differences() -> str:
     """The differences between the versions of Python and packages here and at the creation of this process's bundle."""
     return "; ".join(map(_differences, _active.values()))

@@ -330,7 +330,7 @@ def _failure(
         how=redactor.text(how),
         stage=error.stage if isinstance(error, StageFailed) else stage,
         error=redactor.text(error_name(cause)),
-        message=message_of(cause, redactor),
+        message=message_of(cause, redactor) + redactor.text(_remedy(cause)),
         traceback=redactor.text(_where(error) + full_traceback(cause) + _elsewhere()),
         retryable=retryable,
         lost=error.lost if isinstance(error, InputFailed) else (),
@@ -346,6 +346,14 @@ def _where(error: BaseException) -> str:
     if error.position is None:
         return f"At {error.place}:\n"
     return f"At record {error.position} of the input of {error.stage}{error.place and f' ({error.place})'}:\n"
+
+
+def _remedy(error: BaseException) -> str:
+    """A second line, as errors of treadle have it."""
+    from ..bundle.unpack import missing_file_hint
+
+    hint = missing_file_hint(error)
+    return f"\n  {hint}" if hint else ""
 
 
 def _elsewhere() -> str:
