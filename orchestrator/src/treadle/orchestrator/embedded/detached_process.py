@@ -103,11 +103,12 @@ def spawn(
     log: Path,
     keep: Sequence[int] = (),
     environ: Mapping[str, str] | None = None,
+    umask: int = 0o077,
 ) -> subprocess.Popen[bytes]:
-    """Start a process that outlives this one: its own session, no terminal, output to `log`, files private.
+    """Start a process that outlives this one: its own session, no terminal, output to `log`.
 
-    `keep`: descriptors that it inherits. `environ`: its variables; default: this process's. It is reaped if it ends
-    before this process.
+    `keep`: descriptors that it inherits. `environ`: its variables; default: this process's. `umask`: default: its
+    files are private; -1: this process's. It is reaped if it ends before this process.
     """
     bound_log(log)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
@@ -122,7 +123,7 @@ def spawn(
             stderr=output,
             pass_fds=keep,
             start_new_session=True,
-            umask=0o077,
+            umask=umask,
         )
     finally:
         os.close(output)

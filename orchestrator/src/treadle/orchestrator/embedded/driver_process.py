@@ -214,7 +214,7 @@ class _Starting:
             environ["PYTHONPATH"] = os.pathsep.join(self._environment.path)
         if profile is not None:
             environ |= {"TREADLE_PROFILE": profile.name or "", "TREADLE_STORE": profile.store or ""}
-        return spawn(command, folder=self._files.folder, log=self._files.log, environ=environ)
+        return spawn(command, folder=self._files.folder, log=self._files.log, environ=environ, umask=-1)
 
     def _await_ready(self, process: subprocess.Popen[bytes] | None, begin: int, timeout: float) -> DriverState:
         deadline = time.monotonic() + timeout

@@ -29,8 +29,8 @@ _DEAD = 60.0
 _CHUNK = 8 << 20
 ONE_REQUEST = 64 << 20
 """Bytes per call to an object store."""
-_READABLE = 0o644
-"""Mode of a file, before the umask."""
+_MODE = 0o666
+"""Mode of a file, before the umask: that of a file which a program opens to write."""
 
 
 class PartInfo(Struct, frozen=True):
@@ -148,7 +148,7 @@ class _Folder:
             return self.store.create(self._name(name), list(buffers) if size <= ONE_REQUEST else iter(buffers))
         with border(self.uri, name, writing=True):
             above = make_folders(Path(self.uri), 0o777)
-            created = create_file(Path(self.uri, name), buffers, _READABLE)
+            created = create_file(Path(self.uri, name), buffers, _MODE)
             for folder in above:
                 sync_folder(folder)
             return created
