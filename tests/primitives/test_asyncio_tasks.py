@@ -10,7 +10,7 @@ from treadle.primitives.asyncio_tasks import spawn
 
 
 class Work:
-    """A coroutine that notes where it has been."""
+    """A coroutine that records its progress."""
 
     def __init__(self, *, waits: bool = True) -> None:
         self.notes: list[str] = []
@@ -39,7 +39,7 @@ async def test_spawned_task_cleans_up_when_cancelled_before_its_first_step() -> 
 
 
 async def test_plain_task_never_enters_its_coroutine_when_cancelled_at_once() -> None:
-    """Why `spawn` exists; eager tasks would make it needless."""
+    """The reason for `spawn`. With eager tasks it would not be needed."""
     work = Work()
     task = asyncio.create_task(work.run())
     task.cancel()

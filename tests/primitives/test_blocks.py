@@ -272,13 +272,13 @@ def test_a_mapped_part_is_checked_once_in_a_process_and_is_not_copied(
 
 
 def _resident() -> int:
-    """Anonymous memory of this process, bytes: what copies take and mappings of files do not."""
+    """Anonymous memory of this process in bytes: it includes copies, not mappings of files."""
     line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("RssAnon"))
     return int(line.split()[1]) * 1024
 
 
 def _mapped(array: Any) -> bool:
-    """Whether the array's first byte lies in a mapping of a block file."""
+    """Whether the array's first byte is in a mapping of a block file."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         start, stop = (int(bound, 16) for bound in line.split()[0].split("-"))
         if start <= array.ctypes.data < stop:
@@ -321,7 +321,7 @@ def test_a_large_block_is_checked_once_for_all_processes_of_a_host(
 ) -> None:
     store, host = Store.open(f"file://{tmp_path}/store"), HostFolder(tmp_path / "host")
     slice = Blocks(store, "run", host).put("s/0.1", "array", [np.arange(100_000)], "host").slice(0)
-    time.sleep(0.05)  # the clock of the file system is coarser than ours
+    time.sleep(0.05)  # the file system's clock is coarser
     Blocks(store, "run", host).get(slice)
     monkeypatch.setattr("xxhash.xxh3_64_intdigest", lambda _data: -1)
     assert len(Blocks(store, "run", host).get(slice)) == 100_000
@@ -334,7 +334,7 @@ def test_a_checked_file_that_is_written_to_is_checked_again(tmp_path: Path) -> N
     Blocks(store, "run", host).get(ref.slice(0))
     path = host.path(f"run/{ref.name}")
     if os.geteuid():
-        os.chmod(path, 0o600)  # root needs no right to write
+        os.chmod(path, 0o600)  # root can write without the right
     with path.open("r+b") as file:
         file.seek(5000)
         file.write(b"\xff" * 8)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Unknown = Any
 
 
-# -- what is described ---------------------------------------------------------------------------------------------
+# -- descriptions --------------------------------------------------------------------------------------------------
 
 
 def unannotated(record, factor=2):  # type: ignore[no-untyped-def]
@@ -136,7 +136,7 @@ def test_a_generator_is_known_as_one() -> None:
 
 
 def test_alias_of_an_array_type_makes_a_key_function_vectorized() -> None:
-    """As `NDArray` is in NumPy 2.5: an object with `__value__`, which may have parameters."""
+    """Like `NDArray` in NumPy 2.5: an object with `__value__`, which may have parameters."""
     from numpy.typing import NDArray
 
     def key(rows: Any) -> Any:
@@ -150,7 +150,7 @@ def test_alias_of_an_array_type_makes_a_key_function_vectorized() -> None:
 
 @dataclass(frozen=True)
 class Alias:
-    """Stands for the object that a `type` statement makes, which Python 3.11 has not."""
+    """A replacement for the object of a `type` statement, which Python 3.11 lacks."""
 
     __value__: Any
 

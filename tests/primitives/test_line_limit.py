@@ -1,4 +1,4 @@
-"""Log lines that strangers cause are bounded, and none is forgotten."""
+"""Log lines caused by strangers are bounded, and none is lost without a count."""
 
 from __future__ import annotations
 

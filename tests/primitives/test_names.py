@@ -1,4 +1,4 @@
-"""What packages say they have is there."""
+"""Every name in a package's `__all__` exists."""
 
 from __future__ import annotations
 

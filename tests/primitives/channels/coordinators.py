@@ -1,4 +1,4 @@
-"""Coordinators for gangs: in a thread of the test, or in a process that can be killed and started again."""
+"""Coordinators for gangs: in a thread of the test, or in a process that can be killed and restarted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def running(run: str, key: bytes) -> Iterator[str]:
 
 
 class Killable:
-    """A coordinator in a process of its own, always at the same address."""
+    """A coordinator in a separate process, always at the same address."""
 
     def __init__(self, run: str, key: bytes) -> None:
         with socket.create_server(("127.0.0.1", 0)) as sock:

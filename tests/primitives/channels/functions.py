@@ -1,4 +1,4 @@
-"""What members of test gangs run."""
+"""The functions of members of test gangs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def identity(value: Any) -> Any:
 
 
 def broadcasts_in_turn() -> list[Any]:
-    """Every member sends once, small and large values in turn."""
+    """Every member sends once, with small and large values in turn."""
     seen: list[Any] = []
     with BroadcastChannel("turns") as channel:
         for sender in range(current_gang().size):
@@ -56,7 +56,7 @@ def broadcasts_in_turn() -> list[Any]:
 
 
 def joins_again() -> list[Any]:
-    """Every channel is left and joined again, by the same objects."""
+    """Every channel is left and joined again by the same objects."""
     broadcast, reduce, shuffle = BroadcastChannel("b"), ReduceChannel("r", operator.add), ShuffleChannel("s")
     seen: list[Any] = []
     for turn in range(3):
@@ -81,7 +81,8 @@ def reductions() -> tuple[Any, Any, list[Any]]:
 
 
 def repeated_sums() -> tuple[bool, list[Any]]:
-    """Of large arrays by a ufunc; whether the own one is as it was, and a number of each sum at the root."""
+    """Sums large arrays by a ufunc. Returns whether its own array is unchanged, and a number of each sum at the
+    root."""
     sums: list[Any] = []
     own = np.empty(BIG)
     unchanged = True
@@ -130,7 +131,7 @@ def barriers_without_a_bell() -> list[float]:
 
 
 def computes_for_long() -> Any:
-    """An inner member of the tree computes; its keeper passes on what others wait for."""
+    """An inner member of the tree computes. Its keeper passes on the messages that others wait for."""
     with BroadcastChannel("weights", fan_out=1) as channel:
         Barrier("joined").wait()
         if rank() == 0:
@@ -169,7 +170,7 @@ def raises_while_reducing() -> None:
 
 
 def survives(operation: str, phase: str, victim: int) -> Any:
-    """Three rounds of a collective; the victim halts before, within or after its part of the second, to be killed."""
+    """Three rounds of a collective. The victim halts before, within or after its part of the second, to be killed."""
     outcomes: list[Any] = []
     call = _ROUNDS[operation]()
     for number in range(3):
@@ -180,7 +181,7 @@ def survives(operation: str, phase: str, victim: int) -> Any:
         except MemberLost as error:
             outcomes.append(f"lost {len(error.lost)}")
             if operation == "barrier" or (operation == "broadcast" and victim == 0):
-                break  # nobody passes it any more, or nobody sends
+                break  # no member passes any more, or none sends
     return outcomes
 
 
@@ -252,7 +253,7 @@ def waits_while_the_coordinator_is_replaced() -> str:
 
 
 def is_told_of_a_loss_after_a_restart() -> str:
-    """Members that meet in shared memory, a coordinator that is replaced, and then a member that is killed."""
+    """Members that share memory, a replaced coordinator, and then a killed member."""
     barrier = Barrier("epoch")
     barrier.wait()
     uplink = current_member()._uplink
@@ -269,7 +270,8 @@ def is_told_of_a_loss_after_a_restart() -> str:
 
 
 def is_overtaken_by_a_loss(passed: int) -> str:
-    """After so many rounds the first waits, the last has arrived and is killed, the other comes when that is known."""
+    """After `passed` rounds the first member waits, and the last has arrived and is killed. The other one arrives once
+    the loss is known."""
     barrier = Barrier("epoch")
     for _ in range(passed):
         barrier.wait()
@@ -304,12 +306,12 @@ def _until(holds: Callable[[Arrival], bool]) -> None:
 
 
 def waits_with_other_parties() -> None:
-    """All wait at one barrier, but for different numbers of parties."""
+    """All wait at one barrier, with different numbers of parties."""
     Barrier("epoch", current_gang().size - rank()).wait()
 
 
 def dials_a_silent_peer() -> Any:
-    """Member 0 says it is where somebody accepts and never answers: the coordinator carries what is for it."""
+    """Member 0 announces an address that accepts and never answers. The coordinator relays its messages."""
     peer_routes._DIALLING = 0.5
     if rank() == 0:
         from treadle.primitives.channels.member import Member
@@ -331,7 +333,7 @@ def dials_a_silent_peer() -> Any:
 
 
 def one_of_each() -> dict[str, int]:
-    """Messages for one round of each collective, joins apart."""
+    """Number of messages for one round of each collective, without joins."""
     counts: dict[str, int] = {}
     member = current_member()
 
@@ -358,7 +360,7 @@ def joins_one_channel() -> int:
 
 
 def leaves_things_open() -> tuple[int, int]:
-    """Descriptors and threads before and after."""
+    """(descriptors and threads before, the same after)."""
     import os
 
     from treadle.primitives.channels import member_scope
@@ -385,7 +387,7 @@ def uses_nothing() -> bool:
 
 
 def looks_at_a_segment(host: Path, size: int, pipe: Connection) -> None:
-    """A process that has a view of the block `a`, until it is killed."""
+    """A process that holds a view of the block `a` until it is killed."""
     view = Segments(HostFolder(host)).read("a", 0, size)
     pipe.send(view is not None)
     pipe.recv()

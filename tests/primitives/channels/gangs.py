@@ -1,4 +1,4 @@
-"""Gangs of real processes over loopback: forked from one that has everything imported, ended by who started them."""
+"""Gangs of real processes over loopback, forked from a process with all imports, and ended by their parent."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from treadle.primitives.stores.store import Store
 KEY = bytes(range(32))
 RUN = "run"
 WAIT = 60.0
-"""Seconds after which a member process that said nothing is taken to hang."""
+"""Seconds after which a silent member process counts as hanging."""
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["primitives.channels.gangs", "treadle.primitives.channels.collectives", "numpy"])
 
 
 class Ended(NamedTuple):
-    """How a member's function ended."""
+    """The end of a member's function."""
 
     value: Any = None
     error: str = ""
-    """Name of the exception's class; `killed` when the process ended without a word."""
+    """Name of the exception's class. `killed`: the process ended without a report."""
     message: str = ""
 
 
@@ -59,11 +59,11 @@ class Process:
         assert self._pipe.recv() == word
 
     def go(self) -> None:
-        """Let a function go on that called `halt`."""
+        """Let a function continue that called `halt`."""
         self._pipe.send("go")
 
     def end(self) -> Ended:
-        """How it ended; the process is gone then."""
+        """The end of the function. The process is gone then."""
         try:
             if not self._pipe.poll(WAIT):
                 return Ended(None, "hangs")
@@ -87,10 +87,10 @@ class Place(NamedTuple):
     store: str
     host: str
     one_host: bool = False
-    """Members are told that they share its memory."""
+    """True: the members know that they share the host's memory."""
 
     def start(self, size: int, function: Callable[..., Any], *arguments: Any, deadline: float = 30.0) -> list[Process]:
-        """`size` processes, each of which calls `function(*arguments)` as a member of one new gang."""
+        """Start `size` processes, each of which calls `function(*arguments)` as a member of one new gang."""
         name = f"gang-{os.urandom(4).hex()}"
         gangs = [Gang(self.address, RUN, name, rank, size, deadline, self.one_host) for rank in range(size)]
         return [Process(self, gang, function, arguments) for gang in gangs]
@@ -105,7 +105,7 @@ class Place(NamedTuple):
 
 @contextlib.contextmanager
 def place(address: str = "") -> Iterator[Place]:
-    """Folders, and a coordinator unless there is one at `address`."""
+    """Folders, and a coordinator unless `address` has one."""
     with (
         tempfile.TemporaryDirectory(prefix="treadle-channels-", dir=SHARED_MEMORY) as host,
         tempfile.TemporaryDirectory() as store,
@@ -118,13 +118,13 @@ _pipe: Connection | None = None
 
 
 def say(word: str) -> None:
-    """In a member: tell the test."""
+    """In a member: send the word to the test."""
     assert _pipe is not None
     _pipe.send(word)
 
 
 def halt(word: str) -> None:
-    """In a member: tell the test, and wait until it says `go`."""
+    """In a member: send the word to the test, and wait for its `go`."""
     say(word)
     assert _pipe is not None
     _pipe.recv()

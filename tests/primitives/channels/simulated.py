@@ -1,6 +1,6 @@
-"""Machines of many members, the real coordinator's, and a network between them that delivers in any order.
+"""State machines of many members, the coordinator's real one, and a network between them that delivers in any order.
 
-Between two members order is kept (that is what paths are for); everything else may overtake everything else.
+The messages between two members keep their order, as over a path. All others may overtake each other.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from treadle.primitives.errors import TreadleError
 
 M = TypeVar("M", bound=Machine)
 Program = Generator[Callable[[], Any], Any, None]
-"""What a user's function does: yields polls, gets what they say, or has what they raise raised."""
+"""A user's function: it yields polls, and receives their results or exceptions."""
 CHANNEL = "c"
 
 
@@ -33,7 +33,7 @@ class Sim(Generic[M]):
         self.program: Program | None = None
         self.poll: Callable[[], Any] | None = None
         self.error: TreadleError | None = None
-        """That the program did not catch."""
+        """An error that the program did not catch."""
         self.gone = False
 
     @property
@@ -42,7 +42,7 @@ class Sim(Generic[M]):
 
 
 class Network(Generic[M]):
-    """Every action is one of `actions()`; a schedule is a sequence of choices among them."""
+    """A network with possible actions `actions()`. A schedule is a sequence of choices among them."""
 
     def __init__(self, make: Callable[[str], M], program: Callable[[Network[M], Sim[M]], Program]) -> None:
         self._make, self._program = make, program
@@ -54,7 +54,7 @@ class Network(Generic[M]):
         self.counts: Counter[str] = Counter()
         self.lost: list[str] = []
 
-    # -- what may happen ----------
+    # -- possible actions ----------
 
     def join(self, parties: int = 1, fan_out: int = 2, role: str = "") -> Sim[M]:
         number = len(self.members)
@@ -72,7 +72,7 @@ class Network(Generic[M]):
         self._advance(sim, None)
 
     def leave(self, sim: Sim[M]) -> Program:
-        """The end of a program. What it sent arrives before others know that it has left, or after."""
+        """The end of a program. Its messages arrive before or after the others know that it has left."""
 
         def begin() -> bool:
             self.send(sim, sim.machine.leave())
@@ -85,13 +85,13 @@ class Network(Generic[M]):
         self._tick()
 
     def end(self, sim: Sim[M]) -> None:
-        """Its user leaves, whatever it was about."""
+        """The user leaves, at any point."""
         if sim.poll is not None:
             sim.program = self.leave(sim)
             self._advance(sim, None)
 
     def lose(self, sim: Sim[M], arrives: int) -> None:
-        """It dies; `arrives` of what it sent to each other is still on its way."""
+        """The member dies. `arrives` of its messages to each other member are still delivered."""
         sim.gone, sim.poll = True, None
         self.lost.append(sim.name)
         for (source, target), link in self.links.items():
@@ -103,12 +103,12 @@ class Network(Generic[M]):
         self._tick()
 
     def step(self, choice: int) -> bool:
-        """One delivery or one look of a waiting user; False when there is nothing to do."""
+        """One delivery, or one poll of a waiting user. False: no action is possible."""
         actions = list(self._actions())
         return bool(actions) and actions[choice % len(actions)][1]()
 
     def drain(self) -> None:
-        """Until nothing moves any more."""
+        """Act until nothing changes any more."""
         idle = 0
         for count in range(200_000):
             moved = self.step(count * 7919)
@@ -118,10 +118,10 @@ class Network(Generic[M]):
         raise AssertionError("it never comes to rest")
 
     def race(self, seed: int, changes: int = 5) -> None:
-        """Until nothing moves any more, some much slower than others.
+        """Act until nothing changes any more, with some parts much slower than others.
 
-        Each link, view and user has a rank; the first that can move does, and now and then it becomes the last. Few
-        changes of rank find what few wrong orders need (Burckhardt et al., A randomized scheduler, 2010).
+        Each link, view and user has a rank. The first that can act does, and sometimes it becomes the last. Few changes
+        of rank find bugs that need few wrong orders (Burckhardt et al., A randomized scheduler, 2010).
         """
         random, ranks, last = Random(seed), dict[tuple[str, str], float](), 1.0
         late = {random.randrange(40 * len(self.members)) for _ in range(changes)}
@@ -149,7 +149,7 @@ class Network(Generic[M]):
     def _in_flight(self) -> bool:
         return bool(self.links) or any(self.views.values())
 
-    # -- how it happens ----------
+    # -- their effects ----------
 
     def send(self, sim: Sim[M], sends: list[Send]) -> None:
         for target, message in sends:
@@ -173,7 +173,7 @@ class Network(Generic[M]):
         return True
 
     def _look(self, sim: Sim[M]) -> bool:
-        """Whether the user could go on."""
+        """Whether the user could continue."""
         assert sim.poll is not None
         try:
             result = sim.poll()

@@ -1,4 +1,4 @@
-"""What a member says of the barriers it waits at, without a loop or a coordinator."""
+"""A member's messages about the barriers at which it waits, without a loop or a coordinator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from treadle.primitives.stores.store import Store
 
 
 class AtOnce:
-    """A loop in which nothing happens meanwhile."""
+    """A loop without concurrent events."""
 
     def do(self, action: Callable[[], Any]) -> Any:
         return action()

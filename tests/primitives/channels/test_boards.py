@@ -1,4 +1,5 @@
-"""Barriers of members that share a host's memory: all pass or none does, whoever dies, and nothing is left behind."""
+"""Barriers of members that share a host's memory: all pass or none does, after any death, and nothing is left
+behind."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ def here() -> Iterator[Place]:
 
 @given(arrivals=st.lists(st.integers(0, SIZE - 1), max_size=24))
 def test_a_generation_is_complete_for_all_once_all_have_arrived(arrivals: list[int]) -> None:
-    """Whoever has arrived arrives again only when all have."""
+    """A member that has arrived arrives again only after all have."""
     with gang() as members:
         boards = [member.open("epoch") for member in members]
         arrived = [0] * SIZE
@@ -66,7 +67,7 @@ STEPS = st.tuples(
 
 @given(steps=st.lists(STEPS, max_size=60))
 def test_all_pass_or_none_does_whoever_is_said_to_be_gone(steps: list[tuple[str, int, int]]) -> None:
-    """Rightly or not: whoever is said to be gone goes on."""
+    """A member that was reported as lost, rightly or not, goes on."""
     with gang() as members, settled(0.0):
         boards = [member.open("epoch") for member in members]
         passed, waits = [0] * SIZE, [False] * SIZE
@@ -168,7 +169,7 @@ def gang() -> Iterator[list[Boards]]:
 
 @contextlib.contextmanager
 def settled(seconds: float) -> Iterator[None]:
-    """Everybody sees what was written after so long."""
+    """After this time all members see a write."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("treadle.primitives.channels.io.shared_barrier._SETTLES", seconds)
         yield
@@ -264,7 +265,7 @@ def test_a_loss_is_told_by_the_coordinators_successor() -> None:
 def test_who_has_left_a_channel_arrives_once_the_coordinator_knows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breaks: bool
 ) -> None:
-    """Else others could pass, and join the channel again before this member has left it."""
+    """Otherwise others could pass, and join the channel again before this member has left it."""
     seen: list[str] = []
     arrive = Board.arrive
 

@@ -18,7 +18,7 @@ Net = Network[Broadcast]
 
 
 class Log:
-    """What each user sent and received, in its order: `+a#1` and `a#1`."""
+    """The messages that each user sent and received, in order: `+a#1` and `a#1`."""
 
     def __init__(self) -> None:
         self.of: dict[str, list[str]] = {}
@@ -31,7 +31,7 @@ class Log:
 
 
 def talk(log: Log, sends: int) -> object:
-    """A user who sends and receives in turn, then receives what there is for ever."""
+    """A user that sends and receives in turn, then receives for ever."""
 
     def program(net: Net, sim: Sim[Broadcast]) -> Program:
         mine = log.of.setdefault(sim.name, [])
@@ -98,7 +98,7 @@ def check(net: Net, log: Log, first: list[str]) -> None:
 
 
 def check_causes(log: Log, name: str, survivors: set[str]) -> None:
-    """What a sender had received before it sent arrives before what it sent."""
+    """The messages that a sender had received before it sent must arrive before its own."""
     order = {entry.lstrip("+"): place for place, entry in enumerate(log.of[name])}
     for sender in survivors - {name}:
         before: list[str] = []
@@ -157,10 +157,10 @@ def test_survivors_agree_on_what_was_sent_whoever_comes_and_fails(
 
 
 def receive_all(count: int, early: Collection[int]) -> Callable[[Net, Sim[Broadcast]], Program]:
-    """The first member sends so many values; everybody leaves who has them, and `early` ones before that."""
+    """The first member sends `count` values. Each member leaves once it has them, `early` ones before."""
 
     def program(net: Net, sim: Sim[Broadcast]) -> Program:
-        yield lambda: True  # once there is a view
+        yield lambda: True  # once a view exists
         for number in range(0 if sim.connection in early else count):
             if sim.connection == 0:
                 net.send(sim, sim.machine.send(payload(str(number))))

@@ -1,4 +1,4 @@
-"""Members and coordinators that die or say nothing: who is left has a result or a clear error within the deadline."""
+"""Members and coordinators that die or fall silent: the others get a result or a clear error within the deadline."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_member_without_descriptors_looks_for_callers_again_but_not_at_once(
     calls: list[float] = []
 
     class Full:
-        """A listener when this process has too many open files."""
+        """A listener in a process with too many open files."""
 
         def __init__(self, listener: socket.socket) -> None:
             self.fileno = listener.fileno

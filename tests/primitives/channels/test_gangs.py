@@ -159,7 +159,7 @@ def test_rows_keep_their_order_whatever_way_they_are_picked(consumers: int, dtyp
 
 @pytest.mark.parametrize("size", [3, 3_000])
 def test_a_fold_writes_into_its_own_memory_only(size: int) -> None:
-    """And into that only where it is worth it: a small result is another array."""
+    """It does so only for large results. A small result is another array."""
     ones, twos, large = np.ones(size), np.full(size, 2.0), size > 1_000
     assert fold(np.add, ones, [twos], owned=False) is not ones
     assert set(ones) == {1}

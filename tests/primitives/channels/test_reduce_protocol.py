@@ -1,4 +1,4 @@
-"""Reduce under any schedule: every call ends, every contribution is in one result, or the round failed for a loss."""
+"""Reduce under any schedule: every call ends, and each contribution is in one result, or a loss failed the round."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Net = Network[Reduce]
 
 
 class Log:
-    """What users saw: for each call, its value and how it ended."""
+    """The result and the end of each user's calls."""
 
     def __init__(self) -> None:
         self.ended: list[tuple[str, Result | Exception]] = []
@@ -31,7 +31,7 @@ class Log:
 
 
 def calls(log: Log, count: int) -> Any:
-    """A user who reduces so often, whatever happens, and leaves."""
+    """A user that reduces `count` times, through all errors, and leaves."""
 
     def program(net: Net, sim: Sim[Reduce]) -> Program:
         for number in range(count):

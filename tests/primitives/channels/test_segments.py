@@ -1,4 +1,4 @@
-"""Shared memory that is written again: never while anybody looks, and no view ever changes."""
+"""Shared memory that is reused: never while a view of it exists, and no view ever changes."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_memory_is_written_again_when_the_last_view_of_it_has_ended(
 
 @pytest.mark.parametrize("run", ["nightly", "nightly/load"])
 def test_values_of_every_run_go_into_memory_that_is_there(run: str, host: HostFolder) -> None:
-    """Those of a run that another one started too, whose folder is called otherwise than the run."""
+    """Also the values of a run that another run started, whose folder has another name."""
     values = Values(Blocks(Store.open("memory://segments"), run, host), "channels/m", lambda: False)
     first = values.encode(np.zeros(SIZE, np.uint8))
     values.take_back(first)
@@ -112,7 +112,7 @@ def test_memory_written_again_between_opening_and_locking_is_not_taken_for_the_o
 
 
 def test_memory_reserved_for_a_result_is_sent_as_it_is(host: HostFolder, writer: Segments, reader: Segments) -> None:
-    assert writer.reserve(SIZE, 64) is None  # there is none yet
+    assert writer.reserve(SIZE, 64) is None  # nothing to reuse yet
     put(writer, "a", 1)
     put(writer, "b", 1)
     writer.take_back("a")
@@ -122,7 +122,7 @@ def test_memory_reserved_for_a_result_is_sent_as_it_is(host: HostFolder, writer:
     assert given_back is not None
     assert reader.read("a", 0, SIZE) is reader.read("b", 0, SIZE) is None
     reserved.memory[64:SIZE] = bytes([7]) * (SIZE - 64)
-    writer.write("c", [bytes(64), bytes([8]) * (SIZE - 64)], reserved)  # what is in place is not copied
+    writer.write("c", [bytes(64), bytes([8]) * (SIZE - 64)], reserved)  # data in place is not copied
     assert reader.read("c", 0, SIZE) == bytes(64) + bytes([7]) * (SIZE - 64)
     writer.release(given_back)
     put(writer, "d", 4)

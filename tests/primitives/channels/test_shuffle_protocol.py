@@ -1,4 +1,4 @@
-"""Shuffle under any schedule: a round that ends has exactly the pieces its plan says, or lacks one of a lost member."""
+"""Shuffle under any schedule: a round ends with exactly the pieces of its plan, or without a lost member's pieces."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Net = Network[Shuffle]
 class Log:
     def __init__(self) -> None:
         self.sent: list[tuple[str, int, Plan]] = []
-        """Producer, round, plan."""
+        """(producer, round, plan)."""
         self.got: dict[str, list[tuple[int, list[tuple[str, str | None]]]]] = {}
-        """By consumer: round and pieces."""
+        """Consumer -> (round, pieces)."""
         self.told: list[str] = []
 
 
 def exchange(log: Log, rounds: int, roles: dict[str, str]) -> object:
-    """A user who sends and receives so often, whatever happens, and leaves."""
+    """A user that sends and receives `rounds` times, through all errors, and leaves."""
 
     def program(net: Net, sim: Sim[Shuffle]) -> Program:
         role = roles.get(sim.name, "both")
@@ -82,7 +82,7 @@ def network(log: Log, roles: list[str], rounds: int, on_loss: OnLoss = "fail") -
 def check(net: Net, log: Log) -> None:
     stuck = [sim.name for sim in net.members.values() if sim.busy]
     assert not stuck, f"waits for ever: {stuck}"
-    survivors = [sent for sent in log.sent if sent[0] not in net.lost]  # what a lost one had sent may be another plan's
+    survivors = [sent for sent in log.sent if sent[0] not in net.lost]  # a lost member may have sent by another plan
     for (_, one_round, one), (_, other_round, other) in combinations(survivors, 2):
         apart = not {*one.producers, *one.consumers} & {*other.producers, *other.consumers}
         assert one_round != other_round or one == other or apart, "two plans for one round"

@@ -1,4 +1,4 @@
-"""What comes from a coordinator and is no message, or no letter of a member: nobody's function hears of it."""
+"""Bytes from a coordinator that are not a message, or not a member's letter, never reach a user's function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small arrays travel as their bytes: what arrives is what was sent, and cannot be written to."""
+"""Small arrays travel as bytes: they arrive unchanged and read-only."""
 
 from __future__ import annotations
 

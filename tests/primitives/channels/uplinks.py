@@ -17,7 +17,7 @@ from treadle.primitives.coordinator.messages import FromMember, ToMember
 def uplink(
     address: str, heard: Callable[[ToMember], None], introduction: Sequence[FromMember] = ()
 ) -> Iterator[tuple[Loop, Uplink]]:
-    """Connected, and not begun yet."""
+    """Connected, and not started."""
     loop = Loop()
     found = Uplink(loop, address, RUN, KEY, lambda: introduction, heard)
     try:

@@ -1,4 +1,5 @@
-"""Barriers of the coordinator: who is told what, who is no party, and how long a broken one is remembered."""
+"""Barriers of the coordinator: their messages, refused parties, and the time for which a broken barrier is
+remembered."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from treadle.primitives.coordinator.component import Refusal
 
 
 class Desk:
-    """All barriers, and what was said to whom since the last question."""
+    """All barriers, with the messages to each member since the last request."""
 
     def __init__(self, barriers: int = 10) -> None:
         self.told: list[tuple[str, m.ToMember]] = []

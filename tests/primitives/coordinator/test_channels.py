@@ -1,4 +1,4 @@
-"""Channels of the coordinator: when a view is due, and what it says to whom."""
+"""Channels of the coordinator: the time of a view, and its messages."""
 
 from __future__ import annotations
 

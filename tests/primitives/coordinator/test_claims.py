@@ -26,7 +26,7 @@ CHANNEL = "c"
 
 
 class Bench:
-    """A coordinator, a clock, and what was said to whom."""
+    """A coordinator, a clock, and the messages to each member."""
 
     def __init__(self, **known: Any) -> None:
         self.machine = Coordinator(timing=Timing(spacing=0.0), token=lambda: b"t", **known)
@@ -34,7 +34,7 @@ class Bench:
         self.names: dict[int, str] = {}
 
     def done(self, instructions: list[Any]) -> list[Any]:
-        """(member, message), or (member, Close) or a Deliver."""
+        """(member, message), (member, Close) or a Deliver for each instruction."""
         found: list[Any] = []
         for one in instructions:
             match one:
@@ -157,7 +157,7 @@ def test_reconnect_within_grace_is_not_seen_by_others() -> None:
 
 
 def test_channel_that_is_not_named_after_a_reconnect_has_lost_the_member() -> None:
-    """Its Leave may have got lost, or it died right after its Hello: nobody waits for it any more."""
+    """Its Leave may be lost, or it died just after its Hello. No member waits for it any more."""
     bench = Bench()
     bench.gang(3)
     bench.cut(1)
@@ -326,7 +326,7 @@ def test_blocks_of_a_lost_member_vanish() -> None:
 
 
 def test_blocks_not_announced_after_a_reconnect_are_its_no_more() -> None:
-    """It may have given them up while nobody heard it."""
+    """It may have released them while it was disconnected."""
     bench = Bench()
     bench.gang(2)
     bench.say(0, m.Announce(("x", "y")))

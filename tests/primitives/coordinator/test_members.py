@@ -1,4 +1,4 @@
-"""How long members last, and what a new connection of one changes."""
+"""The lifetime of members, and the effects of a member's new connection."""
 
 from __future__ import annotations
 

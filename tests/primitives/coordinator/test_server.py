@@ -22,13 +22,13 @@ from treadle.primitives.wire.tls import client_context, server_digest
 
 KEYS = {"run-1": b"1" * 32, "run-2": b"2" * 32}
 SECONDS = 30.0
-"""Before a test gives up."""
+"""Seconds until a test gives up."""
 T = TypeVar("T")
 CHANNEL = "c"
 
 
 class Member:
-    """A connection that proves the key, and what came over it."""
+    """A connection that proves the key, with the messages that it received."""
 
     def __init__(self, name: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.name, self.reader, self.writer = name, reader, writer
@@ -43,7 +43,7 @@ class Member:
         self.writer.writelines(encode(head))
 
     async def hear(self, kind: type[T]) -> T:
-        """The next message of a kind; those before are passed over. Raises EOFError at the end."""
+        """The next message of a kind. Earlier ones of other kinds are skipped. Raises EOFError at the end."""
         while True:
             message: Any = msgspec.msgpack.decode(await self._next(), type=m.ToMember)
             if isinstance(message, kind):
@@ -83,7 +83,7 @@ async def all_closed() -> AsyncIterator[None]:
 
 @pytest.fixture
 def ended(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    """Why connections ended, as the log says."""
+    """The reasons for which connections ended, from the log."""
     caplog.set_level(logging.DEBUG, server.__name__)
     return lambda: [record.getMessage() for record in caplog.records if record.name == server.__name__]
 
@@ -232,7 +232,7 @@ async def test_members_find_their_seats_again_at_a_new_coordinator() -> None:
 
 
 async def join_again(one: Member, seat: int) -> m.View:
-    """The view it has: after a reconnect it says it has none."""
+    """The member's view. After a reconnect it announces that it has none."""
     one.say(m.Leave(CHANNEL), m.Join(CHANNEL, 5, seat=seat))
     return await one.hear(m.View)
 

@@ -11,14 +11,14 @@ from properties.profiles import examples
 
 from treadle.primitives.coordinator import messages as m
 
-pytestmark = pytest.mark.timeout(0)  # shrinking takes its time
+pytestmark = pytest.mark.timeout(0)  # shrinking takes long
 CHANNELS = ("a", "b")
 BLOCKS = ("x", "y", "z")
 BARRIER_PARTIES = 2
 
 
 class Histories(RuleBasedStateMachine):
-    """Rules act on a `World`, which checks what the coordinator says as it is said."""
+    """Rules act on a `World`, which checks each message of the coordinator at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Histories(RuleBasedStateMachine):
 
     @initialize(shapes=st.tuples(*(st.tuples(st.integers(1, 5), st.integers(1, 4)) for _ in CHANNELS)))
     def begin(self, shapes: tuple[tuple[int, int], ...]) -> None:
-        """Parties and fan-out of each channel."""
+        """`shapes`: parties and fan-out of each channel."""
         self.shapes = dict(zip(CHANNELS, shapes, strict=True))
 
     # -- members ----------
@@ -103,13 +103,13 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.peopled)
     @rule(choice=st.integers(0, 100))
     def dial_again(self, choice: int) -> None:
-        """A second live connection under one name."""
+        """Open a second live connection with the same name."""
         self.world.connect(self.some(choice))
 
     @precondition(lambda self: self.peopled)
     @rule(choice=st.integers(0, 100), up=st.integers(0, 4), down=st.integers(0, 4))
     def carry(self, choice: int, up: int, down: int) -> None:
-        """Members overtake each other."""
+        """Deliver messages, so that members overtake each other."""
         sim = self.some(choice)
         for _ in range(up):
             self.world.carry_up(sim)
@@ -139,19 +139,19 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def silence(self) -> None:
-        """Nobody is heard of for so long that all are lost, though they live."""
+        """All members are silent until they count as lost, although they live."""
         self.world.pass_time(LEASE, silent=True)
 
     @rule(seconds=st.sampled_from([-5.0, 0.5, 100.0]))
     def clock_jumps(self, seconds: float) -> None:
-        """Forward: this process stood still. Nobody is lost by that."""
+        """The clock jumps forward, since this process stood still. No member may be lost by that."""
         self.world.now += seconds
         self.world.tick()
         self.world.now = max(self.world.now, self.world.now - seconds)
 
     @rule(follows=st.booleans())
     def restart(self, follows: bool) -> None:
-        """Of the coordinator, with epochs beyond those of the one before, or knowing nothing of them."""
+        """Restart the coordinator, with higher epochs than before, or without knowledge of them."""
         self.world.restart(self.world.highest if follows else 0)
 
     # -- barriers, blocks, tasks ----------
@@ -188,7 +188,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: any(sim.blocks for sim in self.world.sims.values()))
     @rule(choice=st.integers(0, 100), noticed=st.booleans())
     def give_up_blocks_unheard(self, choice: int, noticed: bool) -> None:
-        """While it has no connection."""
+        """Release blocks while the member has no connection."""
         having = sorted(name for name, sim in self.world.sims.items() if sim.blocks)
         sim = self.world.sims[having[choice % len(having)]]
         self.world.cut(sim, len(sim.up), noticed)

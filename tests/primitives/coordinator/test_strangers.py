@@ -1,4 +1,4 @@
-"""Connections that have not said who they are, and the sizes of what members say."""
+"""Connections that have not identified themselves, and the sizes of members' messages."""
 
 from __future__ import annotations
 

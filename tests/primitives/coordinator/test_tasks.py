@@ -1,4 +1,4 @@
-"""The queue of tasks: who gets which, in what order, and where it goes when its holder does not finish it."""
+"""The queue of tasks: their assignment, their order, and their return when the holder does not finish them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from treadle.primitives.coordinator.task_queue import Tasks
 
 
 class Desk:
-    """A queue, and what it has said: to members, and to the owner of the tasks."""
+    """A queue, with its messages to members and to the owner of the tasks."""
 
     def __init__(self, results: int = 100) -> None:
         self.told: list[tuple[str, m.ToMember]] = []
@@ -28,12 +28,12 @@ class Desk:
             self.tasks.offer(name, name.encode(), member)
 
     def given(self) -> list[tuple[str, str]]:
-        """(member, task) of what was handed out since it was asked last."""
+        """(member, task) of the tasks given out since the last request."""
         told, self.told = self.told, []
         return [(member, message.task) for member, message in told if isinstance(message, m.Task)]
 
     def epoch(self, member: str, name: str) -> int:
-        """Of the task that the member holds, as it is reminded of it."""
+        """The epoch of the member's task, from its reminder."""
         self.tasks.remind(member)
         return next(message.epoch for _, message in self.told if isinstance(message, m.Task) and message.task == name)
 

@@ -1,4 +1,4 @@
-"""Seats: no gaps, who stays in a seat that stays keeps it, and what changed is said."""
+"""Seats: no gaps, a member keeps its seat while the seat exists, and changes are reported."""
 
 from __future__ import annotations
 

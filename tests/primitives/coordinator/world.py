@@ -1,7 +1,7 @@
-"""Members of a simulated gang, and what lies between them and the coordinator: queues, cuts, silence, its death.
+"""Members of a simulated gang, and their links to the coordinator: queues, cuts, silence, its death.
 
-Members do what the channels library does: apply views, say everything again after a reconnect. Whatever the coordinator
-tells them is checked as it is told; `settled` checks what must hold once nothing moves any more.
+Members act like the channels library: they apply views, and announce everything again after a reconnect. Each message
+of the coordinator is checked at once. `settled` checks the conditions that must hold once nothing changes any more.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from treadle.primitives.coordinator import messages as m
 LEASE, GRACE, SETTLE = 10.0, 1.0, 2.0
 TIMING = Timing(lease=LEASE, grace=GRACE, settle=SETTLE, spacing=0.01, broken=1e9)
 ELSEWHERE = "-elsewhere"
-"""How the name of a barrier ends whose parties meet in memory they share."""
+"""The suffix of a barrier's name if its parties meet in shared memory."""
 Seats = tuple[m.Seat, ...]
 
 
 def applied(seats: Seats, view: m.View) -> Seats:
-    """The seats after a view; a gap fails."""
+    """The seats after a view. Fails on a gap."""
     found = list(seats) if view.since else []
     for change in view.changes:
         if change.occupant is None:
@@ -38,7 +38,7 @@ def waits_at(barrier: str, parties: int, generation: int) -> m.Wait:
 
 @dataclass
 class Sim:
-    """A member as it sees itself."""
+    """A member's own state."""
 
     name: str
     connection: int | None = None
@@ -48,7 +48,7 @@ class Sim:
     views: dict[str, tuple[int, Seats]] = field(default_factory=dict)
     passed: dict[str, int] = field(default_factory=dict)
     waiting: dict[str, int] = field(default_factory=dict)
-    """barrier -> its parties."""
+    """Barrier -> its parties."""
     broken: set[str] = field(default_factory=set)
     blocks: set[str] = field(default_factory=set)
     tasks: dict[str, int] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class Sim:
 
 
 class World:
-    """Everything there is."""
+    """The coordinator, all members, and the network."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -114,34 +114,34 @@ class World:
         self.arrived: dict[tuple[str, int], set[str]] = {}
         self.left: set[str] = set()
         self.dead: set[tuple[str, str]] = set()
-        """Channel and member that never left it."""
+        """(channel, member) that never left it."""
         self.awaited: dict[str, int] = {}
-        """channel -> its parties."""
+        """Channel -> its parties."""
         self.offered: set[str] = set()
         self.finished: set[str] = set()
         self.own: dict[str, str] = {}
-        """Tasks for one member that are with the coordinator, and their members."""
+        """Tasks for one member that are with the coordinator -> the member."""
         self._numbers = 0
         self._epoch = 0
         self.highest = 0
-        """Of all epochs ever given."""
+        """The highest epoch ever given."""
         self.restart(0)
 
     # -- the coordinator ----------
 
     def restart(self, last_epoch: int) -> None:
-        """It dies with all it knows; its owner offers again what is not finished."""
+        """The coordinator dies with its state. Its owner offers the unfinished tasks again."""
         self.coordinator = Coordinator(timing=TIMING, last_epoch=last_epoch, token=lambda: b"token")
         self.open: dict[int, str] = {}
         self.known: dict[str, set[str]] = {}
         self.gone: set[tuple[str, str]] = set()
-        """Channel and member."""
+        """(channel, member)."""
         self.returned: set[str] = set()
-        """Channels that an earlier coordinator had."""
+        """Channels of an earlier coordinator."""
         self.holders: dict[str, tuple[str, int]] = {}
         self.shown: dict[str, dict[int, Seats]] = {}
         self.entered: set[tuple[str, str]] = set()
-        """Channel and member that joined it since its last view."""
+        """(channel, member) that joined since its last view."""
         self._epoch = last_epoch
         for sim in self.sims.values():
             sim.connection = None
@@ -166,7 +166,7 @@ class World:
         self._do(self.coordinator.offer(task, b"", self.now, member))
 
     def withdraw(self, task: str) -> None:
-        """Nothing is heard of it any more."""
+        """The task must not occur in any later message."""
         self.own.pop(task, None)
         self.offered.discard(task)
         self.holders.pop(task, None)
@@ -197,7 +197,7 @@ class World:
                     assert self.holders.pop(task, ("", 0))[0] in ("", member)
                     assert not lost or member in self.suspects, "a live member is called lost"
 
-    # -- what the coordinator says ----------
+    # -- messages of the coordinator ----------
 
     def _check(self, name: str, message: m.ToMember) -> None:
         match message:
@@ -222,7 +222,7 @@ class World:
         shown = self.shown.setdefault(view.channel, {})
         assert set(view.lost) <= self.suspects, "a live member is called lost"
         seats = applied(shown[view.since] if view.since else (), view)
-        if view.since:  # a channel that everybody was lost to is another one, and its first view whole
+        if view.since:  # a channel that lost all members is a new one, with a whole first view
             vanished = {seat.member for seat in shown[view.since]} - {seat.member for seat in seats}
             assert {member for member in vanished if (view.channel, member) in self.dead} <= set(view.lost)
         if view.epoch in shown:
@@ -244,7 +244,7 @@ class World:
         if not shown:
             assert len(seats) >= self.awaited[name] or name in self.returned, "the first view comes too early"
             return
-        if not view.since:  # there may have been one in between that nobody was there to hear
+        if not view.since:  # members may have missed a view in between
             return
         before = {seat.member: place for place, seat in enumerate(shown[view.since])}
         for member in before.keys() & after.keys() - entered:
@@ -253,7 +253,7 @@ class World:
     # -- the network ----------
 
     def connect(self, sim: Sim) -> None:
-        """A new connection; what it may have had before is dead, whether or not the coordinator knows yet."""
+        """Open a new connection. An earlier one is dead, even if the coordinator does not know yet."""
         if sim.connection is not None:
             self.suspects.add(sim.name)
         self._numbers += 1
@@ -265,7 +265,7 @@ class World:
         sim.up.extend(sim.introduction())
 
     def cut(self, sim: Sim, arrives: int, noticed: bool) -> None:
-        """Some of what was on its way arrives; the coordinator hears of the cut, or will find out."""
+        """Cut a connection. Some pending messages arrive. The coordinator notices at once or later."""
         for _ in range(min(arrives, len(sim.up))):
             self.carry_up(sim)
         connection, sim.connection = sim.connection, None
@@ -307,7 +307,7 @@ class World:
         sim.up.append(m.Bye())
         while sim.up and sim.connection is not None:
             self.carry_up(sim)
-        if sim.name not in self.left:  # it did not get through
+        if sim.name not in self.left:  # its message was lost
             self.suspects.add(sim.name)
         del self.sims[sim.name]
 
@@ -319,7 +319,7 @@ class World:
     # -- time ----------
 
     def exchange(self) -> None:
-        """All that is on its way arrives, and what follows from it."""
+        """Deliver all messages, and the messages that follow from them."""
         for _ in range(1000):
             if not any(sim.up or sim.down for sim in self.sims.values()):
                 return
@@ -331,7 +331,7 @@ class World:
         raise AssertionError("it never comes to rest")
 
     def pass_time(self, seconds: float, *, silent: bool = False) -> None:
-        """Tick by tick; members that are connected are heard of, unless they are silent."""
+        """Advance the clock tick by tick. Connected members send signs of life, unless they are silent."""
         end = self.now + seconds
         if silent:
             self.suspects |= set(self.sims)
@@ -346,10 +346,10 @@ class World:
             self.suspects |= {name for name, sim in self.sims.items() if sim.connection is None}
             self.tick()
 
-    # -- when nothing moves any more ----------
+    # -- the settled state ----------
 
     def settle(self) -> None:
-        """All that live are connected, and have had the time to hear everything."""
+        """Connect all live members, and deliver all messages."""
         for _ in range(3):
             for sim in self.sims.values():
                 if sim.connection is None:
@@ -359,7 +359,7 @@ class World:
             self.exchange()
 
     def settled(self) -> None:
-        """What must hold then."""
+        """Check the conditions that must hold then."""
         assert self.coordinator.statistics().members == len(self.sims)
         for name in {name for sim in self.sims.values() for name in sim.joined}:
             self._check_channel(name)
@@ -380,19 +380,19 @@ class World:
             assert len(joined) < max(sim.joined[name].parties for sim in joined.values()), "the first view is missing"
 
     def _check_waiting(self, sim: Sim, barrier: str) -> None:
-        """Somebody has not arrived, and nobody knows that he never will."""
+        """A party must be missing that is not known to be lost."""
         generation = sim.passed.get(barrier, 0)
         all_there = self.arrived.get((barrier, generation), set()) == self.parties[barrier]
         assert not all_there or self.broke(barrier) or barrier.endswith(ELSEWHERE)
         assert self.known.get(barrier, set()) <= set(self.sims), "a party is gone, and it waits"
 
     def broke(self, barrier: str) -> bool:
-        """Some party was told so, or is no more."""
+        """Whether a party received the break, or is gone."""
         parties = self.parties[barrier]
         return not parties <= set(self.sims) or any(barrier in self.sims[name].broken for name in parties)
 
     def _check_tasks(self) -> None:
-        """What no live member holds, a new one gets."""
+        """A new member must get every task that no live member holds."""
         taker = self.sims["taker"] = Sim("taker")
         self.connect(taker)
         taker.up.append(m.Take(1000))

@@ -1,4 +1,4 @@
-"""Blocks that pass in pieces: put without being held, read whole or piece by piece, from wherever they are."""
+"""Blocks in pieces: written without being held, and read whole or piece by piece from any location."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VALUES: dict[Kind, list[list[Any]]] = {
     "array": [[np.arange(6.0).reshape(2, 3), np.ones((50_000, 3))], [np.empty((0, 3))]],
     "table": [[pa.table({"a": [1, None]}), pa.table({"a": range(9_000)})], [pa.table({"a": pa.array([], pa.int64())})]],
 }
-"""Of each part its pieces."""
+"""Part -> its pieces."""
 
 
 class Pieces:
@@ -109,7 +109,7 @@ def test_pieces_go_to_the_store_when_shared_memory_is_full(tmp_path: Path, monke
 
 
 def test_pieces_of_what_is_far_away_are_never_in_memory_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A part is read in pieces because there is no memory for all of it."""
+    """A part is read in pieces when it does not fit into memory."""
     for module in (blocks_module, spool):
         monkeypatch.setattr(module, "AT_ONCE", 1000)
     store = Store.open(f"memory://{uuid.uuid4()}")

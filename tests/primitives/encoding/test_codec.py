@@ -174,7 +174,7 @@ def test_values_are_views_of_the_buffer_aligned_to_64_bytes() -> None:
         buffer = np.frombuffer(joined(kind, value), np.uint8)
         view = array_of(decode(buffer.data))
         assert np.shares_memory(view, buffer)
-        if kind != "table":  # Arrow aligns its own buffers, to 8 bytes
+        if kind != "table":  # Arrow aligns its own buffers to 8 bytes
             assert (view.ctypes.data - buffer.ctypes.data) % 64 == 0
         with pytest.raises(ValueError, match="read-only"):
             view[0] = 1

@@ -1,4 +1,4 @@
-"""Threads that decode a type for the first time, all at once, in a process of their own: a race would end it."""
+"""Threads that decode a type for the first time, all at once, in a separate process, since a race would end it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What another version of treadle wrote is refused in words."""
+"""Data of another version of treadle is refused with a message."""
 
 from __future__ import annotations
 

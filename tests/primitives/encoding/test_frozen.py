@@ -1,4 +1,4 @@
-"""Arrays in records are made read-only, and everything else is left as it is."""
+"""Arrays in records are made read-only. Everything else is left unchanged."""
 
 from __future__ import annotations
 

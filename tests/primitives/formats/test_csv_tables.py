@@ -35,7 +35,7 @@ _TYPES: dict[pa.DataType, st.SearchStrategy[Any]] = {
 
 @st.composite
 def tables(draw: st.DrawFn) -> pa.Table:
-    """Any columns, in chunks of any length, of which rows at the ends may be cut off."""
+    """Tables with any columns, in chunks of any length, perhaps sliced."""
     kinds = draw(st.lists(st.sampled_from(list(_TYPES)), min_size=1, max_size=3))
     rows = draw(st.lists(st.tuples(*(st.none() | _TYPES[kind] for kind in kinds)), max_size=8))
     schema = pa.schema([(f"c{index}", kind) for index, kind in enumerate(kinds)])

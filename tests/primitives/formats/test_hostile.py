@@ -1,4 +1,4 @@
-"""Files that are damaged, or made to do harm, are refused like any other that cannot be read."""
+"""Damaged or hostile files are refused like other unreadable ones."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_hostile_npy_header_is_refused(header: str) -> None:
 
 @pytest.fixture(scope="module", params=["none", "snappy"])
 def parquet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes]:
-    """A file to write to, and what a sound one holds."""
+    """(a file to write to, the content of a valid file)."""
     path = tmp_path_factory.mktemp("parquet") / "part.parquet"
     table = pa.table({"n": range(2000), "s": [f"x{index}" for index in range(2000)]})
     pyarrow.parquet.write_table(table, path, row_group_size=500, compression=request.param)
@@ -51,7 +51,7 @@ def parquet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def test_a_damaged_parquet_file_is_an_error_of_its_data_if_any(
     parquet: tuple[Path, bytes], where: float, damage: bytes | None
 ) -> None:
-    """Bytes are changed, or the file ends there. Nothing guards the values of a page."""
+    """Bytes are changed, or the file is cut there. The values of a page have no checksum."""
     path, sound = parquet
     start = int(where * len(sound))
     path.write_bytes(sound[:start] if damage is None else sound[:start] + damage + sound[start + len(damage) :])

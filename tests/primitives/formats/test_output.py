@@ -38,7 +38,7 @@ def uri(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def _inside(uri: str) -> tuple[Store, str]:
-    """The store that holds the output, and what its names begin with there."""
+    """(the store of the output, the prefix of its names there)."""
     if uri.startswith("memory://"):
         return Store.open(uri.removesuffix("/out/counts")), "out/counts/"
     return Store.open(uri if uri.startswith("file:") else Path(uri).as_uri()), ""

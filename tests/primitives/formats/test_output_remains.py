@@ -1,4 +1,4 @@
-"""Parts that a killed writer left half written do not stay in an output."""
+"""Half-written parts of a killed writer do not stay in an output."""
 
 from __future__ import annotations
 

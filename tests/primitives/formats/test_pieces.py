@@ -1,4 +1,4 @@
-"""A split that is read piece by piece has the records, and the errors, that it has as one."""
+"""A split read piece by piece gives the same records and errors as in one piece."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_tables(place: str, rows: int, group: int, split: int, size: int, packed
 
 
 def test_a_large_row_group_comes_a_few_rows_at_a_time(place: str) -> None:
-    """Also where a dictionary makes it small as a file."""
+    """This also holds if a dictionary makes the file small."""
     table = pa.table({"n": pa.array([7] * 10_000, pa.int64()), "s": ["word"] * 10_000})
     [one] = splits(place, parquet(table, 10_000), ReadOptions("parquet"))
     found = pieces(one, 8_000)

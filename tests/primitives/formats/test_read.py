@@ -51,7 +51,7 @@ def _records(place: str, data: bytes, options: ReadOptions, split: int = 1 << 30
 
 
 def _lines(text: str) -> list[str]:
-    """What lines are, by io's own reader: it splits at \\n only when told so."""
+    """Lines as io's own reader splits them: at \n only, by its setting."""
     return [line.removesuffix("\n").removesuffix("\r") if line.endswith("\n") else line for line in io.StringIO(text)]
 
 

@@ -1,4 +1,4 @@
-"""Values that have no text form are refused, in files and as keys; none is written as Python shows it."""
+"""Values without a text form are refused, in files and as keys. None is written in Python's notation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines that cannot be parsed: among the records where that is tolerated, and named by file and line everywhere."""
+"""Lines that cannot be parsed: they are among the records if that is tolerated, and are named by file and line."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CSV = b'k,v\na,1\nb\n\nc,"x\ny"\nd,4,5\ne,5\n'
 
 
 def records(path: Path, options: ReadOptions, split: int = 1 << 20, size: int = 1 << 20) -> list[Any]:
-    """The records of all splits, with the line or row that the locator says of each."""
+    """The records of all splits, each with its line or row by the locator."""
     (info,) = list_files(path.as_uri(), None)
     found = []
     for one in plan_splits(info, options, split):

@@ -128,7 +128,7 @@ def test_arrays_become_numbered_or_declared_parquet_columns() -> None:
     assert table.equals(pa.table({"x": [1.0, 3.0], "y": [2, 4]}))
 
 
-# -- what does not fit ---------------------------------------------------------------------------------------------
+# -- values that do not fit ----------------------------------------------------------------------------------------
 
 _LOOP: list[Any] = []
 _LOOP.append(_LOOP)

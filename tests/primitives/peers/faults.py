@@ -1,4 +1,4 @@
-"""A path between a reader and a server that fails as told: faults as data, one for each connection in turn.
+"""A path between a reader and a server with injected faults: data, one fault for each connection in turn.
 
 with FaultyPath(server.address, [Fault("cut", after=100), HEALTHY]) as path:
     client.fetch(path.address, ...)      # the first connection breaks after 100 bytes of answers
@@ -23,16 +23,22 @@ _REMEMBERED = 4096
 
 @dataclass(frozen=True)
 class Fault:
-    """What becomes of one direction of a connection; the other is as it should be."""
+    """The fault of one direction of a connection. The other direction is healthy."""
 
     kind: Literal["none", "silent", "reset", "cut", "stall", "corrupt", "drip"]
-    """`silent`: accepted, and nothing is ever answered; `reset`: accepted and torn down; `cut`: both ends see the end;
-    `stall`: what comes later is swallowed, and the connection stays; `corrupt`: one byte is another; `drip`: a few
-    bytes at a time."""
+    """The kind of fault.
+
+    silent   accepted and never answered
+    reset    accepted and reset
+    cut      both sides see the end
+    stall    later bytes are swallowed while the connection stays
+    corrupt  one byte is changed
+    drip     a few bytes at a time
+    """
     after: int = 0
-    """Bytes that pass unharmed."""
+    """Bytes that pass unchanged."""
     requests: bool = False
-    """The direction from the reader to the server instead of the answers'."""
+    """True: the direction from the reader to the server, instead of the answers."""
 
     def __str__(self) -> str:
         return f"{self.kind}-{'requests' if self.requests else 'answers'}-{self.after}"
@@ -42,7 +48,7 @@ HEALTHY = Fault("none")
 
 
 class FaultyPath:
-    """Listens at `address` and passes on to the server; the last fault is that of all further connections, too."""
+    """Listens at `address` and forwards to the server. The last fault applies to all further connections."""
 
     def __init__(self, server: str, faults: Sequence[Fault]) -> None:
         target = parse(server)
@@ -51,11 +57,11 @@ class FaultyPath:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"{target.scheme}://127.0.0.1:{self._listener.getsockname()[1]}"
         self.accepted = 0
-        """Connections so far."""
+        """The number of connections so far."""
         self.passed: list[bytes] = []
-        """What came out, of both directions: the beginning of each piece."""
+        """The forwarded pieces of both directions: the beginning of each."""
         self.sizes: list[int] = []
-        """Of each piece."""
+        """The size of each piece."""
         self._lock = threading.Lock()
         self._sockets: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
@@ -70,7 +76,7 @@ class FaultyPath:
             self._closing = True
             for sock in [self._listener, *self._sockets]:
                 _shut(sock)
-        for thread in self._threads:  # grows no more once the first one, which accepts, has ended
+        for thread in self._threads:  # the list is complete once its first thread, which accepts, has ended
             thread.join()
         for sock in [self._listener, *self._sockets]:
             sock.close()
@@ -111,7 +117,7 @@ class FaultyPath:
         self._start(self._pump, server, reader, HEALTHY if fault.requests else fault)
 
     def _pump(self, source: socket.socket, sink: socket.socket, fault: Fault) -> None:
-        """Pass bytes on until either end is closed; then close both."""
+        """Forward bytes until either end is closed, then close both."""
         with contextlib.suppress(OSError):
             for piece in _harmed(source, fault):
                 sink.sendall(piece)

@@ -1,4 +1,4 @@
-"""Two hosts in one process: folders of their own, one of them served."""
+"""Two hosts in one process with separate folders. One of them is served."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ KEYS = {RUN: KEY, OTHER: OTHERS_KEY}
 
 
 def soon() -> float:
-    """A deadline for what should succeed on the slowest machine."""
+    """A deadline for calls that succeed on the slowest machine."""
     return time.monotonic() + 60
 
 
 def at_once() -> float:
-    """A deadline for what must fail for want of an answer."""
+    """A deadline for calls that fail without an answer."""
     return time.monotonic() + 0.2
 
 
 def content(size: int, seed: int = 0) -> bytes:
-    """Bytes that differ with their place."""
+    """Bytes that depend on their position."""
     return (
         b"".join((seed * 7919 + i).to_bytes(4, "big") for i in range(min(size // 4 + 1, 20_000))) * (size // 80_000 + 1)
     )[:size]

@@ -1,4 +1,4 @@
-"""Two members that cannot be dialled, and the coordinator that knows both: its machine, without its server."""
+"""Two members that cannot be dialled, and a coordinator that knows both: its state machine without its server."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from treadle.primitives.wire import Connection
 
 SESSION, SESSION_KEY = "members-1", bytes(reversed(range(32)))
 PATIENT = Patience(silence=LONG, again=LONG, total=LONG)
-"""On a machine however busy nothing is given up that should be waited for."""
+"""On any busy machine, no wait is given up too early."""
 
 
 class Office:
-    """Gives the machine what members say, and members what it answers, in a thread of its own."""
+    """Passes messages between members and the state machine, in a thread of its own."""
 
     def __init__(self) -> None:
         self.said: list[FromMember] = []
         self.drops: Callable[[FromMember], bool] = lambda message: False
-        """Which messages are lost."""
+        """The messages to drop."""
         self.sees: Callable[[Side], int] = lambda side: side.seen[1]
-        """The port from which it sees a member come."""
+        """The port that it reports as a member's source."""
         self._machine = Coordinator()
         self._gateways: list[tuple[Gateway, Side]] = []
         self._post: queue.SimpleQueue[tuple[int, FromMember] | None] = queue.SimpleQueue()
@@ -74,7 +74,7 @@ class Office:
 
 
 class Member:
-    """A host with blocks, a server that nobody else can dial, and a process that reads blocks of others."""
+    """A host with blocks, a server that other hosts cannot dial, and a process that reads blocks of others."""
 
     def __init__(self, name: str, folder: Path, office: Office, side: Side, patience: Patience, schedule: Schedule):
         self.store = Store.open(f"file://{folder}/store")
@@ -96,7 +96,7 @@ class Member:
         return self.blocks.put("segment/0.1", "array", parts, "host")
 
     def passed(self) -> list[str]:
-        """Objects of the store that blocks went through."""
+        """Objects of the store through which blocks passed."""
         return [info.name for info in self.store.list("runs") if "_passed" in info.name]
 
     def close(self) -> None:
@@ -114,8 +114,8 @@ def two_members(
     paths: bool = True,
     port: int = 0,
 ) -> Iterator[tuple[Member, Member, Office]]:
-    """`paths`: they can be connected; else every request for that is lost. `port`: where they look for each other,
-    if that is another one than where they are."""
+    """`paths`: they can be connected; otherwise every such request is lost. `port`: the port at which they look for
+    each other, if it is not their own."""
     with ExitStack() as stack:
         sides = stack.enter_context(introduced())
         office = Office()
@@ -132,7 +132,7 @@ def two_members(
 
 
 def attempts_end() -> None:
-    """They end by themselves; their threads with them."""
+    """Attempts end by themselves, together with their threads."""
     for thread in threading.enumerate():
         if thread.name.startswith("treadle-path-"):
             thread.join(LONG)
@@ -140,7 +140,7 @@ def attempts_end() -> None:
 
 @contextmanager
 def connected(one: Member, other: Member, fault: Fault) -> Iterator[None]:
-    """A path between the two, which fails as told in what `other` says."""
+    """A path between the two, with a fault in the messages of `other`."""
     listener = wire.listen("tcp://127.0.0.1:0")
     ends: dict[str, Connection] = {}
 
@@ -159,7 +159,7 @@ def connected(one: Member, other: Member, fault: Fault) -> Iterator[None]:
 
 
 def until(holds: Callable[[], object]) -> None:
-    """Wait for what will be so soon."""
+    """Wait for a condition that will soon be true."""
     end = time.monotonic() + LONG
     while not holds():
         assert time.monotonic() < end, "it took too long"

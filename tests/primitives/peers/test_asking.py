@@ -1,4 +1,4 @@
-"""Over what members ask: the table of the machine, entry by entry, and what holds whatever happens."""
+"""Messages in place of paths: the table of the state machine, entry by entry, and its invariants."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PATIENCE = Patience(silence=5.0, again=5.0, total=30.0)
 
 
 def asks(*, path: bool = False) -> Asks:
-    """Of a member that may have a path to `b`."""
+    """The requests of a member that may have a path to `b`."""
     made = Asks(PATIENCE)
     if path:
         made.opened("b", 0.0)
@@ -115,7 +115,7 @@ EVENTS = st.one_of(
 
 @given(st.lists(EVENTS, max_size=60))
 def test_every_ask_is_sent_and_ends_once_whatever_happens(events: list[tuple[str, object]]) -> None:
-    """And goes only over paths that stand; nothing waits for longer than its time."""
+    """Each uses only open paths, and nothing waits longer than its limit."""
     one, now, paths = Asks(PATIENCE), 0.0, set[str]()
     begun: dict[int, tuple[str, float]] = {}
     over: set[int] = set()

@@ -1,4 +1,4 @@
-"""A path that both sides use: its two threads."""
+"""The two threads of a path that both sides use."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Broken:
 
 
 def test_a_path_that_breaks_before_all_of_it_has_begun_ends_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each thread has done all it can before the next is started."""
+    """Each thread has ended its work before the next one starts."""
     begin = threading.Thread.start
 
     def at_once(thread: threading.Thread) -> None:

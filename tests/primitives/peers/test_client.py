@@ -116,7 +116,7 @@ def test_threads_share_a_client(tmp_path: Path, tls: Identity | None) -> None:
 
 
 def test_what_is_not_pulled_is_not_sent_beyond_the_window(tmp_path: Path) -> None:
-    """What the kernel keeps comes on top of it, and is not ours to bound."""
+    """The kernel's buffers come on top of it, and are outside treadle's control."""
     part, count = 1 << 20, 200
     with served(tmp_path) as (host, server), FaultyPath(server.address, [HEALTHY]) as path, reader() as client:
         host.put(f"{RUN}/s/a", [bytes(part)])
@@ -124,7 +124,7 @@ def test_what_is_not_pulled_is_not_sent_beyond_the_window(tmp_path: Path) -> Non
         next(pulled)
         waited = threading.Event()
         before = -1
-        while before != len(path.passed):  # until nothing more comes
+        while before != len(path.passed):  # until no more bytes arrive
             before = len(path.passed)
             waited.wait(0.2)
         assert sum(path.sizes) < WINDOW + part
@@ -158,7 +158,7 @@ def test_an_address_that_failed_is_not_dialled_for_a_moment(tmp_path: Path) -> N
         with pytest.raises(WireError, match=r"a moment ago.*no connection"):
             client.fetch(address, [("s/a", 0, 3)], soon())
         assert list(client.failures) == [address]
-        client._pool.failures[address] = client.failures[address]._replace(until=0)  # the moment is over
+        client._pool.failures[address] = client.failures[address]._replace(until=0)  # the pause is over
         with PeerServer(host, {RUN: KEY}.get, address):
             assert client.fetch(address, [("s/a", 0, 3)], soon()) == [b"abc"]
         assert client.failures == {}

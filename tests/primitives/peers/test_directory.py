@@ -55,7 +55,7 @@ def test_a_known_address_is_not_asked_for_again_until_it_fails(store: Store) -> 
     assert directory.resolve(HOST) == (one,)
     directory.forget(HOST, (one,))
     assert directory.resolve(HOST) == (two,)
-    directory.forget(HOST, (one,))  # of somebody who is late: the address has changed since
+    directory.forget(HOST, (one,))  # from a late caller: the address has changed since
     announce(store, RUN, KEY, HOST, three)
     assert directory.resolve(HOST) == (two,)
 

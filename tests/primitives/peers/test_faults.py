@@ -21,7 +21,7 @@ BLOCKS = {"s/0": content(500, 0), "s/1": content(300_000, 1), "s/2": content(70_
 WANTS = [(name, 0, len(block)) for name, block in BLOCKS.items()]
 EXPECTED = list(BLOCKS.values())
 PLACES = (0, 50, 95, 105, 3000, 300_500)
-"""Bytes of answers: in the challenge, in the welcome, in the first lengths and head, and in the data."""
+"""Positions in the answers: in the challenge, in the welcome, in the first lengths and head, and in the data."""
 CUT = [Fault("reset"), *(Fault("cut", after) for after in PLACES), Fault("cut", 20, requests=True)]
 SILENT = [Fault("silent"), *(Fault("stall", after) for after in PLACES), Fault("stall", 150, requests=True)]
 CORRUPT = [Fault("corrupt", after, requests) for after, requests in itertools.product(range(0, 400, 29), (False, True))]
@@ -51,7 +51,7 @@ def test_a_connection_that_is_cut_after_it_was_of_use_is_replaced(
         for _ in range(4):
             try:
                 views = client.fetch(path.address, WANTS, soon())
-            except WireError:  # the connection was new, and of no use yet
+            except WireError:  # the connection was new and not usable yet
                 client._pool.failures.clear()
                 continue
             assert views == EXPECTED
@@ -89,7 +89,7 @@ def test_a_slow_drip_ends_at_the_deadline_or_in_the_right_bytes(tmp_path: Path) 
 
 @pytest.mark.parametrize("fault", CORRUPT, ids=str)
 def test_a_changed_byte_is_delivered_or_refused_and_checksums_are_the_callers(tmp_path: Path, fault: Fault) -> None:
-    """In an answer it changes one byte at most; in a request it may ask for another range."""
+    """In an answer, it changes one byte at most. In a request, it may request another range."""
     with served(tmp_path) as (host, server), FaultyPath(server.address, [fault, HEALTHY]) as path, reader() as client:
         fill(host)
         for _ in range(3):

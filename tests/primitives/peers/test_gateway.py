@@ -1,4 +1,4 @@
-"""Blocks of members that cannot be dialled: over a path once there is one, else through coordinator and store."""
+"""Blocks of members that cannot be dialled: over a path if one exists, otherwise through coordinator and store."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ HURRIED = Patience(silence=0.3, again=0.3, total=LONG)
 
 
 def arrays(count: int, size: int) -> list[np.ndarray[Any, Any]]:
-    """That differ."""
+    """Arrays with different content."""
     return [np.arange(number, number + size // 8) for number in range(count)]
 
 
@@ -60,7 +60,7 @@ def bytes_of(ref: BlockRef) -> int:
 
 
 def test_members_exchange_blocks_over_one_path_whoever_dialled(tmp_path: Path) -> None:
-    """What is wanted before it stands comes through the store, everything after that over it, both ways at once."""
+    """Requests before the path exists go through the store, later ones over the path, in both directions at once."""
     with two_members(tmp_path, schedule=UNTIL_IT_OPENS) as (left, right, office):
         wanted = arrays(40, 200_000)
         refs = {left: right.put(*wanted), right: left.put(*wanted)}
@@ -94,7 +94,7 @@ def test_a_block_larger_than_a_piece_comes_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["cut", "stall", "corrupt"])
 @pytest.mark.timeout(240)
 def test_a_path_that_fails_costs_the_path(tmp_path: Path, kind: Any, after: int) -> None:
-    """What it did not bring comes through the store; damaged bytes are found by the block's checksum."""
+    """The missing bytes come through the store. Damaged bytes are found by the block's checksum."""
     wanted = arrays(4, PIECE)
     fault = Fault(kind, after=after + 1_000)  # after the handshake
     with two_members(tmp_path, patience=HURRIED, paths=False) as (left, right, _), connected(left, right, fault):
@@ -121,7 +121,7 @@ FAULTS = st.builds(Fault, st.sampled_from(["cut", "stall", "corrupt", "none"]), 
 
 
 def test_any_faults_end_in_the_right_bytes_or_a_classified_error(tmp_path: Path) -> None:
-    """Of a path, and of messages between members and coordinator, both members reading at once."""
+    """Faults of a path, and of messages between members and coordinator, while both members read at once."""
 
     @settings(deadline=None, max_examples=settings().max_examples // 20)
     @given(FAULTS, st.sets(st.integers(0, 8), max_size=4), st.booleans())
@@ -147,7 +147,7 @@ def test_any_faults_end_in_the_right_bytes_or_a_classified_error(tmp_path: Path)
         check()
 
 
-# -- without one ----------
+# -- without a path ----------
 
 
 @pytest.mark.parametrize("size", [RELAYED // 2, PIECE + 8])
@@ -186,7 +186,7 @@ def test_what_is_lost_on_the_way_is_said_again(tmp_path: Path) -> None:
             relays.extend([message] if isinstance(message, Relay) else [])
             return isinstance(message, Reach) or (isinstance(message, Relay) and len(relays) in (1, 3))
 
-        office.drops = lost  # an ask, and the answer to its repetition
+        office.drops = lost  # a request, and the answer to its repetition
         assert same(read_all(left, right.put(*wanted)), wanted)
 
 
@@ -226,7 +226,7 @@ def test_a_durable_copy_is_read_until_there_is_a_path(tmp_path: Path) -> None:
             assert left.blocks.read["path"] == bytes_of(ref)
 
 
-# -- what each is asked and believes ----------
+# -- trust ----------
 
 
 def test_exactly_what_a_member_lacks_is_lost(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_exactly_what_a_member_lacks_is_lost(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_is_no_member_finds_the_gateway_of_its_process(tmp_path: Path) -> None:
-    """As a driver does."""
+    """For example in a driver."""
     with two_members(tmp_path, paths=False) as (left, right, _):
         ref = right.put(*arrays(1, 80_000))
         driver = hosts.HostPeers(left.store, RUN, KEY, None)
@@ -359,7 +359,7 @@ def test_what_somebody_else_left_in_the_store_is_not_believed(tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", ["runs/run-1/plan", "../../plan", "\0"])
 def test_nobody_names_objects_for_others_to_take(tmp_path: Path, name: str) -> None:
-    """What is taken is removed: it must be something that was left there for that."""
+    """A fetched object is removed, so it must be one that was left there for that purpose."""
     with two_members(tmp_path) as (left, _, office):
         office.drops = lambda message: True
         SealedStore(left.store, KEY).put("runs/run-1/plan", b"12345")

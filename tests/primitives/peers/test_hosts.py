@@ -1,4 +1,4 @@
-"""Blocks of other hosts, as Blocks gets them: found, pulled together, waited for, and given up."""
+"""Blocks of other hosts for Blocks: found, fetched together, waited for, and given up."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_what_is_expected_and_not_wanted_is_no_harm(two: Two) -> None:
 
 
 def test_a_shared_block_is_brought_to_this_host_once(two: Two) -> None:
-    """The second to want it reads it from this host."""
+    """The second reader gets it from this host."""
     slice = two.put(LARGE, LARGE[::-1]).slice(0)
     assert np.array_equal(two.reader.get(slice, shared=True), LARGE)
     assert two.reader.read == {"peer": two.put(LARGE, LARGE).size}
@@ -123,7 +123,7 @@ def test_a_host_that_starts_again_is_waited_for(two: Two) -> None:
 
 
 def test_patience_with_a_host_begins_when_it_falls_silent(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection may break when a long part has been on its way for longer than anybody waits for silence."""
+    """A connection may break during a long part, after more time than the limit for silence."""
     monkeypatch.setattr(hosts, "PATIENCE", 0.5)
     known, calls = two.peers._client.pull, itertools.count()
 

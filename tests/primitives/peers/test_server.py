@@ -120,7 +120,7 @@ def test_the_connection_idle_for_longest_makes_room(tmp_path: Path) -> None:
     with served(tmp_path, connections=2) as (host, server), reader() as client:
         host.put(f"{RUN}/s/a", [b"abc"])
         first, second = dial(server.address), dial(server.address)
-        for connection, idle in ((first, 1), (second, 2), (first, 2)):  # so that the second has been idle for longer
+        for connection, idle in ((first, 1), (second, 2), (first, 2)):  # so the second has been idle for longer
             ask(connection, Want("s/a", 0, 1))
             while len(server._idle) != idle:
                 time.sleep(0.005)
@@ -154,7 +154,7 @@ def test_more_readers_than_connections_are_all_served(tmp_path: Path) -> None:
 
 @pytest.fixture
 def crowd() -> Iterator[Callable[[PeerServer, int], None]]:
-    """Makes so many callers that say nothing."""
+    """Opens this many connections that send nothing."""
     with contextlib.ExitStack() as stack:
 
         def call(server: PeerServer, count: int) -> None:
@@ -195,7 +195,7 @@ def test_a_reader_displaces_who_has_proved_nothing_before_who_is_idle(
 
 
 def test_closing_ends_every_thread_whatever_it_does(tmp_path: Path, tls: wire.Identity | None) -> None:
-    """Idle, sending to a reader that takes nothing, and waiting for a handshake."""
+    """The threads are idle, send to a reader that takes nothing, or wait for a handshake."""
     before = set(threading.enumerate())
     with served(tmp_path, tls) as (host, server):
         host.put(f"{RUN}/s/a", [bytes(50_000_000)])
@@ -225,7 +225,7 @@ def test_off_loopback_it_listens_with_tls_only(tmp_path: Path) -> None:
     host = HostFolder(tmp_path / "host")
     with pytest.raises(UsageError, match="would not be encrypted"):
         PeerServer(host, {RUN: KEY}.get, "tcp://10.0.0.1:0")
-    for nowhere in ("tls://0.0.0.0:0", "tls://[::]:0"):  # would be announced, and dialled by nobody
+    for nowhere in ("tls://0.0.0.0:0", "tls://[::]:0"):  # would be announced, but cannot be dialled
         with pytest.raises(UsageError, match="no address to dial"):
             PeerServer(host, {RUN: KEY}.get, nowhere)
 

@@ -111,7 +111,7 @@ def test_a_puller_that_is_killed_lets_the_next_one_in(tmp_path: Path, here: Host
 def test_full_shared_memory_leaves_the_bytes_to_the_process(
     tmp_path: Path, here: HostFolder, monkeypatch: pytest.MonkeyPatch, taken: int
 ) -> None:
-    """After `taken` writes of a megabyte nothing more fits, and half of the next one was written."""
+    """After `taken` writes of a megabyte the memory is full, with half of the next write done."""
     writes = iter(range(100))
 
     def write(descriptor: int, views: list[memoryview]) -> None:
@@ -134,7 +134,7 @@ def test_full_shared_memory_leaves_the_bytes_to_the_process(
 def test_what_is_in_the_file_already_comes_back_whole_however_little_the_kernel_gives(
     tmp_path: Path, here: HostFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It gives less than 2 GiB at once."""
+    """The kernel returns less than 2 GiB at once."""
     full, read = iter([False, False, True]), os.preadv
 
     def write(descriptor: int, views: list[memoryview]) -> None:
@@ -206,7 +206,7 @@ def test_nobody_sees_a_block_in_the_making(tmp_path: Path, here: HostFolder) -> 
 
 
 def test_a_lock_is_held_on_the_file_that_others_see(here: HostFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its last holder removes it between the moment it is opened and the moment it is locked."""
+    """Its last holder removes it after it is opened and before it is locked."""
     path = here.path(f"{RUN}/{NAME}")
     flock, removals = fcntl.flock, iter(range(100))
 

@@ -18,14 +18,14 @@ def _text(size: int, letters: int = 94) -> NDArray[Any]:
 
 
 def _tied(values: NDArray[Any], count: int) -> NDArray[Any]:
-    """Some of the values twice, at places apart."""
+    """The values with some of them repeated at distant places."""
     places = _RANDOM.permutation(len(values))[: 2 * count]
     values[places[:count]] = values[places[count:]]
     return values
 
 
 def _same_start() -> NDArray[Any]:
-    """Strings of which some agree in their first eight bytes only."""
+    """Strings, some of which agree in exactly their first eight bytes."""
     values = _text(12)
     view = values.view(np.uint8).reshape(_MANY, 12)
     view[1000:2000, :8] = view[3000:4000, :8]

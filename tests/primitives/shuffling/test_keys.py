@@ -1,4 +1,4 @@
-"""Keys against the page that defines them: docs/hashing.md, implemented here a second time."""
+"""Keys, compared with a second implementation of docs/hashing.md."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ GOLDEN_KEYS = {ascii(key): key for key in _GOLDEN}
 
 
 def write_golden() -> None:
-    """`python tests/primitives/shuffling/test_keys.py` makes the file anew; another one breaks compatibility."""
+    """`python tests/primitives/shuffling/test_keys.py` writes the file again. A different file breaks compatibility."""
     vectors = {name: f"{expected_hash(key):016x}" for name, key in GOLDEN_KEYS.items()}
     GOLDEN.write_text(json.dumps(vectors, indent=1) + "\n")
 
@@ -382,7 +382,7 @@ def test_array_of_what_cannot_be_keys_is_refused(array: Any) -> None:
         stable_hash_array(array)
 
 
-# -- the ways of hashing many ------------------------------------------------------------------------------------
+# -- hashing of many keys ----------------------------------------------------------------------------------------
 
 _MANY: list[list[Any]] = [
     [*range(-3, 8)],
@@ -440,7 +440,7 @@ def test_arrays_longer_than_a_chunk_hash_as_their_elements_do(kind: str, monkeyp
     for length in (0, 3, 4, 5, 11):
         array = (np.arange(length) * 7).astype(kind)
         if kind.startswith("f"):
-            array[: length // 2] += 0.5  # a chunk of no whole number
+            array[: length // 2] += 0.5  # a chunk without whole numbers
         before = array.copy()
         assert stable_hash_array(array).tolist() == [stable_hash(key) for key in array]
         assert array.tobytes() == before.tobytes(), "keys are never written to"

@@ -1,4 +1,4 @@
-"""Rows scattered to their targets: each to its own, in their order, however many fit the cache."""
+"""Rows are scattered to their targets in their order, for any number relative to the cache."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_each_target_gets_its_rows_in_their_order(make: Any, data: st.DataObject
 
 
 def table_of(count: int) -> pa.Table:
-    """Two chunks; no two columns alike."""
+    """Two chunks with different columns."""
     names = pa.array([f"name {index % 3}" for index in range(count)]).dictionary_encode()
     nested = pa.array([[index] * (index % 3) or None for index in range(count)], pa.list_(pa.int64()))
     table = pa.table({"row": pa.array(range(count), pa.int64()), "name": names, "nested": nested})

@@ -1,4 +1,4 @@
-"""How large a table is does not depend on how it is laid out."""
+"""The size of a table does not depend on its layout."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TYPES: list[Any] = [
 
 
 def value(kind: Any, number: int) -> Any:
-    """One of the type, of a size of its own; every fifth is null."""
+    """A value of the type with its own size. Every fifth is null."""
     if number % 5 == 4 or pa.types.is_null(kind):
         return None
     if pa.types.is_struct(kind):

@@ -1,4 +1,4 @@
-"""Credentials, region and endpoint of the AWS tools' shared files, against a real S3 server."""
+"""Credentials, region and endpoint in the AWS tools' shared files, with a real S3 server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from treadle.primitives.testing.s3 import S3Endpoint
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty home folder, and no variable of AWS."""
+    """An empty home folder, without any variable of AWS."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -34,7 +34,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Answering:
-    """An HTTP server on loopback that answers every request with `reply`, and keeps what it was asked."""
+    """An HTTP server on loopback that answers every request with `reply`, and records the requests."""
 
     def __init__(self) -> None:
         self.reply: Any = {}
@@ -86,7 +86,7 @@ def works(s3: S3Endpoint) -> None:
 
 
 def signed_region(answering: Answering) -> str:
-    """Of the last request's `Credential=KEY/DATE/REGION/s3/aws4_request`."""
+    """The region in the last request's `Credential=KEY/DATE/REGION/s3/aws4_request`."""
     return answering.asked[-1][1]["authorization"].split("/")[2]
 
 
@@ -149,7 +149,7 @@ def test_credentials_of_sso_come_from_its_cache(home: Path, answering: Answering
     (cache / f"{hashlib.sha1(b'work').hexdigest()}.json").write_text(json.dumps(token))
     keys = {"accessKeyId": "of-sso", "secretAccessKey": "secret", "sessionToken": "session"}
     answering.reply = {"roleCredentials": {**keys, "expiration": int(later.timestamp() * 1000)}}
-    program = (  # a process of its own: botocore looks up the folder of its cache when it is imported
+    program = (  # in another process, as botocore looks up its cache folder at import
         "import sys; from treadle.primitives.stores.store import Store;"
         "Store.open('s3://treadle', endpoint=sys.argv[1]).get('chain/a')"
     )
@@ -161,7 +161,7 @@ def test_credentials_of_sso_come_from_its_cache(home: Path, answering: Answering
 
 
 def test_credentials_that_expire_are_asked_for_again(home: Path, s3: S3Endpoint) -> None:
-    """The first ones are valid for less than the margin, and are wrong when they are used again."""
+    """The first credentials expire within the margin, and are wrong when used again."""
     script, count = home / "process.py", home / "count"
     soon, later = (datetime.now(UTC) + timedelta(**by) for by in ({"seconds": 62}, {"hours": 1}))
     script.write_text(

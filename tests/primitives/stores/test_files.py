@@ -86,7 +86,7 @@ def test_what_goes_while_it_is_listed_was_there_or_was_not(
         return stat(path, **how)
 
     monkeypatch.setattr(os, "stat", gone)
-    with contextlib.suppress(UsageError):  # it was not
+    with contextlib.suppress(UsageError):  # the folder did not exist
         assert _names(tree, pattern) == ["a.txt"]
 
 
@@ -151,7 +151,7 @@ def test_a_folder_of_a_store_is_refused_with_the_pattern_that_reads_it(folder: s
 
 
 def test_what_consoles_write_to_show_a_folder_is_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    """S3 lists `folder/` as an object of no bytes; its name, of which obstore drops the slash, has none."""
+    """S3 lists `folder/` as an object without bytes. Its name is empty, since obstore drops the slash."""
     root = f"memory://{uuid.uuid4().hex}"
     for name, data in {"folder": b"", "empty": b"", "a": b"1"}.items():
         Store.open(root).put(name, data)
@@ -176,7 +176,7 @@ def test_a_store_reads_ranges_and_refuses_a_replaced_object() -> None:
 
 
 def test_an_object_that_is_replaced_before_it_is_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However late: what was read may be of the new one."""
+    """At any time, since the read bytes may belong to the new object."""
     root = f"memory://{uuid.uuid4().hex}"
     store = Store.open(root)
     store.put("a", b"0123456789")

@@ -30,7 +30,7 @@ def _names(folder: HostFolder) -> list[str]:
 
 def test_a_block_takes_the_memory_of_one_that_was_removed(folder: HostFolder) -> None:
     folder.put("r1/s/a", [b"1" * LEAST, b"2" * LEAST])
-    folder.path("r1/s/a").chmod(0o400)  # as a block that was checked
+    folder.path("r1/s/a").chmod(0o400)  # as in a checked block
     before = _inode(folder, "r1/s/a")
     folder.delete_run("r1")
     folder.put("r2/s/b", [b"3" * LEAST])
@@ -108,7 +108,7 @@ def test_small_blocks_and_what_is_beyond_the_room_are_not_kept(
     folder.put("r1/s/large", [bytes(LEAST)])
     monkeypatch.setattr(
         page_pool, "_SHARE", os.statvfs(folder.root).f_blocks
-    )  # the room is one unit of the file system
+    )  # the space is one unit of the file system
     folder.delete_run("r1")
     assert _names(folder) == []
 
@@ -192,11 +192,11 @@ def test_a_system_that_tells_nothing_of_its_memory_is_not_short_of_it(tmp_path: 
     assert len(os.listdir(tmp_path / "kept")) == 1
 
 
-# -- what is kept, and which one is taken --------------------------------------------------------------------------
+# -- the spares that are kept and taken ----------------------------------------------------------------------------
 
 
 def _keep(folder: HostFolder, run: str, *sizes: int) -> dict[int, int]:
-    """A run with blocks of so many bytes, removed; size -> inode."""
+    """Remove a run with blocks of these sizes. Returns size -> inode."""
     for index, size in enumerate(sizes):
         folder.put(f"{run}/s/{index}", [bytes(size)])
     found = {size: _inode(folder, f"{run}/s/{index}") for index, size in enumerate(sizes)}
@@ -216,7 +216,7 @@ def test_small_blocks_are_not_kept_however_much_room_there_is(folder: HostFolder
 
 
 def _remove(kept: Spares, run: Path, *sizes: int) -> None:
-    """A run whose files took no spares."""
+    """Remove a run whose files took no spares."""
     run.mkdir()
     for index, size in enumerate(sizes):
         (run / str(index)).write_bytes(bytes(size * LEAST))

@@ -203,7 +203,7 @@ def test_a_server_that_does_not_answer_is_retryable_and_names_the_endpoint() -> 
 
 @pytest.fixture
 def failing_server() -> Iterator[Callable[[int, str], str]]:
-    """Starts servers that answer every request with one status and S3 error code; gives their URL."""
+    """Starts servers that answer every request with one status and S3 error code. Returns their URL."""
     servers: list[ThreadingHTTPServer] = []
 
     def start(status: int, code: str) -> str:

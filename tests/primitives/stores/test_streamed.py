@@ -1,4 +1,4 @@
-"""Objects that are created in parts: whatever several creators do in whatever order, one object comes of it."""
+"""Objects created in parts: several creators in any order create exactly one object."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_parts_make_one_object_and_leave_nothing_beside_it(store: Store) -> None
 
 
 def test_parts_are_taken_as_they_are_made(store: Store) -> None:
-    """A creator that fails half-way has created nothing."""
+    """A creator that fails midway has created nothing."""
 
     def failing() -> Iterator[bytes]:
         yield b"x" * (9 << 20)
@@ -55,7 +55,7 @@ def test_parts_are_taken_as_they_are_made(store: Store) -> None:
 
 
 def test_of_a_small_and_a_large_creator_the_first_counts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where the small one comes when all of the large one is there but its name."""
+    """This also holds if the small one comes when only the name of the large one is missing."""
     assert isinstance(store, ObjectStore)
     known = store.copy
 
@@ -69,7 +69,7 @@ def test_of_a_small_and_a_large_creator_the_first_counts(store: Store, monkeypat
     assert names(store) == [NAME]
 
 
-# -- every order -------------------------------------------------------------------------------------------------------
+# -- all orders --------------------------------------------------------------------------------------------------------
 
 
 class Died(Exception):
@@ -77,7 +77,8 @@ class Died(Exception):
 
 
 class Creator:
-    """A creator in a thread, which does one thing at the store for each `step`, and dies after so many, if given."""
+    """A creator in a thread. It makes one request to the store for each `step`, and dies after a number of them, if
+    given."""
 
     def __init__(self, objects: dict[str, bytes], data: bytes, steps: int | None) -> None:
         self._objects, self._left = objects, steps
@@ -113,7 +114,7 @@ class Creator:
         return work()
 
     def create(self) -> bool:
-        """In one request."""
+        """Create the object in one request."""
         return self._turn(lambda: self._objects.setdefault(NAME, self.data) is self.data)
 
     def put(self, name: str, data: Iterator[Buffer]) -> None:

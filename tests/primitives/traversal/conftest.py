@@ -22,7 +22,7 @@ def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def _namespaces() -> set[str]:
-    """Of this process; those of a fixture of the module stay."""
+    """The namespaces of this process. A module's fixture keeps its own."""
     names = os.listdir("/run/netns") if os.path.isdir("/run/netns") else []
     return {name for name in names if name.startswith(f"treadle-{os.getpid()}-")}
 

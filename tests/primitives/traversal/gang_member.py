@@ -1,4 +1,4 @@
-"""One member of a gang of two, as a process on a host of its own; prints what came of it."""
+"""One member of a gang of two, as a process on a separate host. Prints its result."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _has_path(member: Member) -> bool:
 
 
 def _tell(news: BroadcastChannel, rank: int, value: Any) -> Any:
-    """The value, at the one that sends it and at the one that receives it."""
+    """The value, at the sender and at the receiver."""
     if rank != 0:
         return news.receive()
     news.send(value)

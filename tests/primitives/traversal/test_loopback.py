@@ -1,4 +1,4 @@
-"""Attempts over real sockets, where nothing translates addresses."""
+"""Attempts over real sockets without address translation."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_path_is_a_connection_of_wire(sides: Sides, encrypted: bool, request: 
 
 
 def test_one_member_has_many_attempts_from_one_port(sides: Sides) -> None:
-    """Their listeners share the port too, so callers are passed on to the attempt they seek."""
+    """Their listeners share the port too, so callers are passed to the right attempt."""
     centre = sides[0]
     with introduced() as more, introduced() as others:
         members = [
@@ -92,7 +92,7 @@ def test_one_member_has_many_attempts_from_one_port(sides: Sides) -> None:
 
 
 def test_a_caller_finds_its_attempt_whichever_listener_takes_it(sides: Sides) -> None:
-    """The kernel gives the callers of a shared port to any of the sockets that listen there."""
+    """The kernel gives the callers of a shared port to any of its listening sockets."""
     centre, other = sides
     tokens = [new_token() for _ in range(3)]
 
@@ -114,7 +114,7 @@ def test_a_caller_finds_its_attempt_whichever_listener_takes_it(sides: Sides) ->
 
 
 def _answers(address: tuple[str, int], token: bytes) -> bool:
-    """Whether a caller with this token is heard by its attempt."""
+    """Whether a caller with this token reaches its attempt."""
     with _call(address) as caller:
         caller.sendall(Proof(token, leads=False).head)
         try:
@@ -124,7 +124,7 @@ def _answers(address: tuple[str, int], token: bytes) -> bool:
 
 
 def _prove(address: tuple[str, int], token: bytes) -> None:
-    """Be the follower, with a socket that waits."""
+    """Be the follower, with a waiting socket."""
     proof = Proof(token, leads=False)
     with _call(address) as caller:
         caller.sendall(proof.head)
@@ -142,7 +142,7 @@ def test_a_side_that_waits_for_the_delay_is_in_time(sides: Sides) -> None:
 
 
 def test_another_token_is_refused(sides: Sides) -> None:
-    """They connect, and nothing comes of it; with one token, from the same ports, they are one connection."""
+    """They connect without success. With one token, from the same ports, they are one connection."""
     left, right = sides
     with together(
         partial(attempt, left, right, new_token(), BRIEF), partial(attempt, right, left, new_token(), BRIEF)
@@ -175,7 +175,7 @@ def test_the_deadline_is_kept(sides: Sides) -> None:
 
 
 def test_strangers_that_connect_and_say_nothing_are_no_obstacle(sides: Sides) -> None:
-    """They fill the listener of one side before the other side begins."""
+    """They fill the listener of one side before the other side starts."""
     left, right = sides
     token = new_token()
 
@@ -192,7 +192,7 @@ def test_strangers_that_connect_and_say_nothing_are_no_obstacle(sides: Sides) ->
 
 
 def _call(address: tuple[str, int]) -> socket.socket:
-    """Somebody else's call, as soon as anybody listens; who ends to listen resets those that wait."""
+    """A call by a stranger, once a listener exists. A listener resets its waiting calls when it closes."""
     end = time.monotonic() + LONG
     while True:
         try:

@@ -41,7 +41,7 @@ def follower(deadline: float = 1e9) -> Traversal:
 
 
 def ticked(machine: Traversal, until: float) -> list[tuple[float, Instruction]]:
-    """What the machine says by itself, and when (from its beginning), until then."""
+    """The instructions of the state machine without events until then, each with its time since the beginning."""
     said = [(0.0, instruction) for instruction in machine.handle(Tick(), BEGIN)]
     while not machine.over and machine.wake <= BEGIN + until:
         now = machine.wake
@@ -163,7 +163,7 @@ def test_oldest_stranger_makes_room_once_it_has_had_a_quarter_of_its_time() -> N
 
 
 class Shell:
-    """A shell that does as it is told, and fails when it is told what cannot be."""
+    """A shell that follows instructions, and fails on an impossible one."""
 
     def __init__(self, machine: Traversal) -> None:
         self.machine = machine
@@ -217,7 +217,7 @@ STEPS = st.lists(
 
 
 def happen(shell: Shell, kind: str, pick: int, count: int) -> Event:
-    """An event as a shell would report it; paths that are picked may be open, closed long since, or never have been."""
+    """An event in the form of a shell's report. The picked path may be open, closed, or unknown."""
     match kind:
         case "dialled" if shell.dialling:
             shell.dialling = False
@@ -264,7 +264,7 @@ def test_any_order_of_events_and_jumps_of_the_clock_ends_in_time(
 )
 @given(steps=STEPS)
 def test_it_never_asks_to_be_woken_in_the_past_for_nothing(steps: list[tuple[str, float, int]]) -> None:
-    """After any event, a wake that is due already would be a busy loop."""
+    """After any event, a wake-up time that has already passed would cause a busy loop."""
     shell = Shell(leader())
     now = BEGIN
     for count, (kind, pause, pick) in enumerate(steps):

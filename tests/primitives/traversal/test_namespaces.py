@@ -1,4 +1,4 @@
-"""The tester is tested: hosts reach each other, NATs let nobody in, a cut link is silent and heals."""
+"""Tests of the test network: hosts reach each other, NATs block callers, a cut link is silent and heals."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from namespaces import Host, Nat, cut, two_hosts, two_nats
 pytestmark = pytest.mark.skipif(bool(namespaces.unsupported()), reason=namespaces.unsupported())
 
 LONG = 20.0
-"""Seconds in which what should happen does, also on a busy machine."""
+"""Seconds in which expected events happen, also on a busy machine."""
 SILENCE = 0.3
-"""Seconds to wait for what should not happen."""
+"""Seconds to wait for events that must not happen."""
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def dial(host: Host, server: socket.socket, address: str = "", timeout: float = 
 
 
 def talk(server: socket.socket, client: socket.socket) -> str:
-    """Send bytes both ways; the address the client has for the server."""
+    """Send bytes both ways. Returns the client's address for the server."""
     server.settimeout(LONG)
     accepted, address = server.accept()
     with accepted:

@@ -1,4 +1,4 @@
-"""Attempts between hosts behind NATs; docs/nat.md says what follows from them."""
+"""Attempts between hosts behind NATs. docs/nat.md has the conclusions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEEPING, RESETTING, RANDOM = Nat(), Nat(unsolicited="reset"), Nat(mapping="rando
 
 @pytest.fixture(scope="module")
 def keeping() -> Iterator[Nats]:
-    """Two NATs of the better kind; each test speaks from ports of its own."""
+    """Two NATs that keep ports. Each test uses its own ports."""
     with two_nats(KEEPING, KEEPING) as hosts:
         yield hosts
 
@@ -67,7 +67,7 @@ def test_a_path_through_two_nats_is_encrypted(keeping: Nats, identity: Identity)
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_one_open_side_is_enough_for_any_nat(turned: bool) -> None:
-    """The open side is the host the coordinator runs on."""
+    """The open side is the coordinator's host."""
     with two_nats(RANDOM) as (public, left, _), introduced(public, left, public) as (behind, free):
         sides = (free._replace(member="left"), behind._replace(member="right")) if turned else (behind, free)
         opens(*sides)
@@ -81,7 +81,7 @@ def test_no_path_where_a_nat_shows_another_port_to_everybody(left: Nat, right: N
 
 @pytest.mark.parametrize("both_ways", [True, False])
 def test_an_attempt_over_a_cut_link_ends(keeping: Nats, both_ways: bool) -> None:
-    """One way is the worse one: an end of the connection is there, and hears nothing."""
+    """One way is the worse case: one end of the connection exists and receives nothing."""
     with introduced(*keeping) as sides, cut(keeping.left, keeping.right, both_ways=both_ways):
         fails(*sides)
     with introduced(*keeping) as sides:
@@ -90,7 +90,7 @@ def test_an_attempt_over_a_cut_link_ends(keeping: Nats, both_ways: bool) -> None
 
 @pytest.mark.parametrize("both_ways", [True, False])
 def test_a_link_that_heals_during_an_attempt_is_used(keeping: Nats, both_ways: bool) -> None:
-    """The first SYNs are lost; the kernel repeats them."""
+    """The first SYNs are lost. The kernel repeats them."""
     with introduced(*keeping) as sides, ExitStack() as link:
         link.enter_context(cut(keeping.left, keeping.right, both_ways=both_ways))
         timer = threading.Timer(0.3, link.close)

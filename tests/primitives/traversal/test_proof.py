@@ -19,7 +19,8 @@ def exchange(
     chunks: Callable[[], int] = lambda: 1 << 20,
     damage: Callable[[bytes], bytes] = bytes,
 ) -> tuple[int, int]:
-    """Carry bytes until both are silent, in chunks; what goes to the follower may be damaged. Bytes sent by each."""
+    """Carry bytes in chunks until both sides are silent. Bytes to the follower may be damaged. Returns the bytes sent
+    by each."""
     to_follower, to_leader = leader.head, follower.head
     sent = [0, 0]
     while (to_follower and not follower.proved) or (to_leader and not leader.proved):
@@ -91,7 +92,7 @@ def test_what_was_sent_once_cannot_be_sent_again() -> None:
 @examples(100)
 @given(place=st.integers(0, HEAD_BYTES - 17) | st.integers(HEAD_BYTES, HEAD_BYTES + STREAM_BYTES + RECEIPT + 31))
 def test_a_changed_byte_is_found(place: int) -> None:
-    """But for the nonce: to change it is to be another caller, whose stream is wrong."""
+    """Except the nonce: another nonce means another caller, whose stream is wrong."""
     passed = 0
 
     def damage(data: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Members that ask a coordinator for a path to each other."""
+"""Members that request a path to each other from a coordinator."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def reacher(me: str, outcomes: Outcomes, ask: Callable[[Reach], None], **options
 
 
 def attempts_end() -> None:
-    """Attempts end by themselves; their threads with them."""
+    """Attempts end by themselves, together with their threads."""
     for thread in threading.enumerate():
         if thread.name.startswith("treadle-path-"):
             thread.join(LONG)
@@ -121,7 +121,7 @@ def test_what_opens_after_the_end_is_closed() -> None:
 
 @contextmanager
 def coordinator(host: Host, identity: Identity) -> Iterator[str]:
-    """A real one, on this host."""
+    """A real coordinator on this host."""
     ready, stop, address = threading.Event(), threading.Event(), list[str]()
 
     async def serve() -> None:
@@ -146,7 +146,7 @@ def coordinator(host: Host, identity: Identity) -> Iterator[str]:
 
 
 class Member:
-    """Connected to the coordinator, and says no more than it must."""
+    """A member connected to the coordinator, with the minimum of messages."""
 
     def __init__(self, name: str, host: Host, address: str, identity: Identity, schedule: Schedule) -> None:
         self._host = host
@@ -160,7 +160,7 @@ class Member:
         self.uplink.send(message, deadline=time.monotonic() + LONG)
 
     def hear(self) -> ToMember:
-        """The next message; a `Dial` is followed at once. The attempt's thread is on this host."""
+        """The next message. A `Dial` is carried out at once. The attempt's thread is on this host."""
         message: ToMember = self.uplink.receive_head(ToMember, time.monotonic() + LONG)[0]
         if isinstance(message, Dial):
             with self._host.entered():
@@ -184,7 +184,7 @@ def members(left: Nat, right: Nat, identity: Identity, schedule: Schedule) -> It
 
 
 def meet(one: Member, other: Member, generation: int) -> None:
-    """A barrier of two."""
+    """Meet at a barrier of two."""
     for member in (one, other):
         member.say(Wait("meeting", 2, generation))
     for member in (one, other):
@@ -193,7 +193,7 @@ def meet(one: Member, other: Member, generation: int) -> None:
 
 @pytest.mark.skipif(bool(namespaces.unsupported()), reason=namespaces.unsupported())
 def test_members_behind_nats_find_each_other_through_the_coordinator(identity: Identity) -> None:
-    """And the port they share goes on speaking with the coordinator."""
+    """The shared port also keeps its connection to the coordinator."""
     with members(Nat(), Nat(), identity, PATIENT) as (left, right):
         assert right.reacher.want(left._host.name)
         assert isinstance(left.hear(), Dial)
@@ -219,7 +219,7 @@ def test_members_behind_nats_that_cannot_be_traversed_know_soon(identity: Identi
 
 @pytest.mark.skipif(bool(namespaces.unsupported()), reason=namespaces.unsupported())
 def test_a_gang_behind_nats_broadcasts_over_a_path(identity: Identity, tmp_path: Path) -> None:
-    """What is sent before there is a path is relayed; then the coordinator carries barriers only."""
+    """Messages before the path exists are relayed. Afterwards the coordinator carries barriers only."""
     with two_nats() as hosts, coordinator(hosts.public, identity) as address:
         processes = [
             _gang_member(host, address, str(rank), f"file://{tmp_path}/store") for rank, host in enumerate(hosts[1:])

@@ -1,4 +1,4 @@
-"""Two members that spoke to a coordinator, each in a thread of its own: what became of their attempts."""
+"""Two members known to a coordinator, each in a thread of its own, and the outcomes of their attempts."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from treadle.primitives.wire import Connection, Identity
 
 RUN, KEY = "run-1", bytes(range(32))
 LONG = 60.0
-"""Seconds in which what should happen does, also on a busy machine."""
+"""Seconds in which expected events happen, also on a busy machine."""
 PATIENT = Schedule(simultaneous=25.0, proof=25.0, challenge=25.0)
 """For attempts that must succeed, also on a busy machine."""
 BRIEF = Schedule(simultaneous=0.4, each_way=0.3, proof=0.5, challenge=0.5)
-"""For attempts that must fail; whatever the clock says, they end."""
+"""For attempts that must fail at any speed of the clock."""
 
 
 class Said(Struct, tag="said"):
@@ -34,12 +34,12 @@ class Said(Struct, tag="said"):
 
 
 class Side(NamedTuple):
-    """A member that spoke to a coordinator."""
+    """A member known to a coordinator."""
 
     member: str
     source: tuple[str, int]
     seen: tuple[str, int]
-    """The source as the coordinator saw it."""
+    """The source address seen by the coordinator."""
     host: Host | None = None
 
 
@@ -49,7 +49,7 @@ T = TypeVar("T", socket.socket | NoPath, Connection | NoPath)
 
 @contextmanager
 def introduced(public: Host | None = None, left: Host | None = None, right: Host | None = None) -> Iterator[Sides]:
-    """`left` and `right` have each said hello to one server; these connections stay open meanwhile."""
+    """`left` and `right` have each sent hello to one server. These connections stay open in the meantime."""
     with ExitStack() as stack:
         with public.entered() if public else nullcontext():
             server = stack.enter_context(socket.create_server((public.address if public else "127.0.0.1", 0)))
@@ -70,7 +70,7 @@ def _introduce(stack: ExitStack, server: socket.socket, member: str, host: Host 
 
 
 def attempt(side: Side, other: Side, token: bytes, schedule: Schedule, delay: float = 0.0) -> socket.socket | NoPath:
-    """One side of an attempt, without `wire` on top; blocks."""
+    """One side of an attempt, without `wire` on top. Blocking."""
     time.sleep(delay)
     now = time.monotonic()
     machine = Traversal(side.member, other.member, now, now + LONG, schedule)
@@ -92,7 +92,7 @@ def opened(
     delay: float = 0.0,
     patience: float = LONG,
 ) -> Connection | NoPath:
-    """One side with everything; blocks."""
+    """One side including `wire`. Blocking."""
     address = str(wire.Address("tls" if tls else "tcp", *other.seen))
     dial = Dial(other.member, address, token, delay)
     with side.host.entered() if side.host else nullcontext():
@@ -114,7 +114,7 @@ def opened(
 
 @contextmanager
 def together(*calls: Callable[[], T]) -> Iterator[list[T]]:
-    """What the calls return, made at once; connections are closed at the end."""
+    """The results of concurrent calls. Connections are closed at the end."""
     with ThreadPoolExecutor(len(calls)) as pool:
         futures = [pool.submit(call) for call in calls]
         ends = [future.result(LONG) for future in futures]
@@ -131,7 +131,7 @@ def new_token() -> bytes:
 
 
 def carries(one: Connection, other: Connection, size: int = 64 * 1024) -> None:
-    """Bytes go both ways."""
+    """Send bytes both ways."""
     for number, (sender, receiver) in enumerate([(one, other), (other, one)]):
         data = secrets.token_bytes(size)
         with ThreadPoolExecutor(1) as pool:

@@ -15,7 +15,7 @@ from treadle.primitives import wire
 
 @pytest.fixture(autouse=True)
 def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A test with a loop has descriptors of its own while it runs, and looks for itself."""
+    """A test with a loop has its own descriptors while it runs, and checks them itself."""
     if inspect.iscoroutinefunction(request.function):
         yield
         return
@@ -31,7 +31,7 @@ def identity(tmp_path_factory: pytest.TempPathFactory) -> wire.Identity:
 
 @pytest.fixture(params=["tcp", "tls"])
 def tls(request: pytest.FixtureRequest) -> wire.Identity | None:
-    """Each test that asks for it runs on both."""
+    """Each test with this fixture runs with and without TLS."""
     if request.param == "tcp":
         return None
     found: wire.Identity = request.getfixturevalue("identity")
@@ -40,7 +40,7 @@ def tls(request: pytest.FixtureRequest) -> wire.Identity | None:
 
 @pytest.fixture
 def refusing(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """There is no thread to be had for the next one of such a name."""
+    """Starting the next thread with such a name fails."""
     names: list[str] = []
     begin = threading.Thread.start
 

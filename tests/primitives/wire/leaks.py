@@ -1,4 +1,4 @@
-"""What a test may not leave behind: threads, sockets and open files."""
+"""Resources that a test must not leave behind: threads, sockets and open files."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def nothing_left() -> Iterator[None]:
-    """Fails when there is more of anything at the end than at the beginning."""
+    """Fails when any count is higher at the end than at the beginning."""
     threads, files = set(threading.enumerate()), open_files()
     yield
-    gc.collect()  # the frames of errors that were caught
+    gc.collect()  # frames of caught errors
     assert set(threading.enumerate()) - threads == set()
     assert open_files() - files == Counter()
 
 
 def open_files() -> Counter[str]:
-    """Kinds and names of this process's descriptors, each with how many there are."""
+    """Kinds and names of this process's descriptors, with counts."""
     found: Counter[str] = Counter()
     for descriptor in os.listdir("/proc/self/fd"):
         with contextlib.suppress(FileNotFoundError):

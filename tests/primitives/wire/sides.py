@@ -1,4 +1,4 @@
-"""Two sides of a connection in one process, and what they say to each other."""
+"""Two sides of a connection in one process, and their messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from treadle.primitives import wire
 T = TypeVar("T")
 RUN, KEY = "run-1", bytes(range(32))
 GENEROUS = 60.0
-"""Seconds for what should succeed on the slowest machine."""
+"""Seconds for calls that succeed on the slowest machine."""
 
 
 class Said(Struct, tag="said"):
@@ -36,13 +36,13 @@ def soon() -> float:
 
 
 def at_once() -> float:
-    """For what must fail for want of an answer."""
+    """A deadline for calls that fail without an answer."""
     return time.monotonic() + 0.2
 
 
 @contextlib.contextmanager
 def serving(behave: Callable[[wire.Connection], None], tls: wire.Identity | None = None, at: str = "") -> Iterator[str]:
-    """The address of a server that does `behave` with each connection, one after the other, and then closes it."""
+    """The address of a server that calls `behave` with each connection in turn, and then closes it."""
     listener = wire.listen(at or f"{'tls' if tls else 'tcp'}://127.0.0.1:0")
     closing = threading.Event()
 
@@ -71,7 +71,7 @@ def serving(behave: Callable[[wire.Connection], None], tls: wire.Identity | None
 
 
 def echo(connection: wire.Connection) -> None:
-    """Send back whatever comes, until the other side leaves."""
+    """Send back all messages until the other side leaves."""
     while True:
         message, tail = receive(connection, Said)
         connection.send(message, tail, deadline=soon())
@@ -82,7 +82,7 @@ def dial(address: str) -> wire.Connection:
 
 
 def until(event: threading.Event) -> Callable[[wire.Connection], None]:
-    """Neither read nor say anything before the event."""
+    """Neither read nor send before the event."""
 
     def wait(_: wire.Connection) -> None:
         event.wait(GENEROUS)
@@ -100,7 +100,7 @@ def receive(connection: wire.Connection, kind: type[T], deadline: float | None =
 
 
 def trip(address: str, deadline: float, *, times: int = 1, size: int = 3000) -> None:
-    """Connect, and have messages echoed; raises when anything fails, AssertionError when they come back different."""
+    """Connect, and have messages echoed. Raises on any failure, AssertionError when they come back different."""
     with wire.connect(address, RUN, KEY, deadline=deadline) as connection:
         for number in range(times):
             connection.send(Said(number), bytes(size), deadline=deadline)

@@ -1,4 +1,4 @@
-"""Connections that an acceptor ends leave nothing behind, whether their caller goes or their time is over."""
+"""Connections that an acceptor ends leave nothing behind, whether the caller left or the time is over."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Silent(asyncio.Protocol):
 
 
 class Buffers(weakref.WeakSet[Any]):
-    """The TLS connections that exist, each with its buffer."""
+    """The existing TLS connections, each with its buffer."""
 
     made = 0
 
 
 @pytest.fixture
 def buffers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Buffers]:
-    """The garbage collector does not run meanwhile."""
+    """The garbage collector is off in the meantime."""
     found = Buffers()
     make = sslproto.SSLProtocol.__init__
 

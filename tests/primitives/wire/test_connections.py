@@ -37,7 +37,7 @@ def test_what_is_said_comes_back(tls: wire.Identity | None, size: int) -> None:
     with serving(echo, tls) as address, dial(address) as connection:
         for number in range(3):
             sender = threading.Thread(target=lambda n=number: connection.send(Said(n), tail, deadline=soon()))
-            sender.start()  # so that neither side waits for the other to read
+            sender.start()  # so neither side waits for the other to read
             message, returned = receive(connection, Said)
             sender.join()
             assert message == Said(number)
@@ -95,7 +95,7 @@ def test_a_file_is_sent_as_a_tail(tls: wire.Identity | None, tmp_path: os.PathLi
         with serving(send, tls) as address, dial(address) as connection:
             assert receive(connection, Said) == (Said(1), content[1000:1_501_000])
             with pytest.raises(wire.WireError, match="within a message"):
-                receive(connection, Said)  # the file ends before the tail that was announced
+                receive(connection, Said)  # the file ends before the announced tail
     finally:
         os.close(descriptor)
 
@@ -111,7 +111,7 @@ def test_a_tail_is_sent_in_pieces_as_they_are_had(tls: wire.Identity | None) -> 
     with serving(send, tls) as address, dial(address) as connection:
         assert receive(connection, Said) == (Said(1), content)
         with pytest.raises(wire.WireError, match="within a message"):
-            receive(connection, Said)  # the pieces end before the tail that was announced
+            receive(connection, Said)  # the pieces end before the announced tail
 
 
 def test_unions_are_told_apart_and_what_is_neither_is_an_error() -> None:
@@ -182,7 +182,7 @@ def test_who_does_not_hold_the_key_is_not_heard(tls: wire.Identity | None, run: 
 def test_somebody_in_between_with_a_certificate_of_his_own_is_found_out(
     identity: wire.Identity, tmp_path: os.PathLike[str]
 ) -> None:
-    """He takes TLS off on one side and puts it on at the other, and passes every byte on."""
+    """The intermediary ends TLS on one side and starts it on the other, and forwards every byte."""
     his = wire.tls_identity(tmp_path)
 
     def relay(sock: socket.socket, server: str) -> None:
@@ -207,7 +207,7 @@ def test_somebody_in_between_with_a_certificate_of_his_own_is_found_out(
 
 def test_nobody_there_is_an_error_at_once(tls: wire.Identity | None) -> None:
     with pytest.raises(wire.WireError, match=r"a\.\.b"):
-        dial("tls://a..b:1")  # no host can be called so
+        dial("tls://a..b:1")  # not a valid host name
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with pytest.raises(wire.WireError, match=f"127.0.0.1:{port}") as caught:

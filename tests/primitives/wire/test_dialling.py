@@ -18,7 +18,7 @@ Answers = Callable[[Callable[[], list[Any]]], None]
 
 @pytest.fixture
 def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Answers]:
-    """Has it say what a function does of the host `somewhere`, and waits for its threads."""
+    """Replaces name resolution of the host `somewhere` by a function, and waits for its threads."""
     known = socket.getaddrinfo
 
     def answers(say: Callable[[], list[Any]]) -> None:
@@ -54,7 +54,7 @@ def test_one_address_of_a_host_that_is_silent_leaves_time_for_the_next(
     with serving(echo, identity) as address, socket.socket() as silent, socket.socket() as waiting:
         silent.bind(("127.0.0.1", 0))
         silent.listen(0)
-        waiting.connect(silent.getsockname())  # nobody accepts it, and there is no room for another
+        waiting.connect(silent.getsockname())  # it is not accepted, and fills the queue
         places = [silent.getsockname(), wire.parse(address)[1:]]
         resolver(lambda: [(socket.AF_INET, socket.SOCK_STREAM, 6, "", place) for place in places])
         trip("tls://somewhere:1", time.monotonic() + 6)

@@ -11,7 +11,7 @@ from treadle.primitives.wire.handshake import MESSAGE_LIMIT
 
 
 def converse(client: Handshake, server: Handshake, change: dict[int, int] | None = None) -> list[bytes]:
-    """Both sides to their end; `change` flips bits: number of the message -> number of the bit, from the end."""
+    """Both sides run to their end. `change` flips bits: number of the message -> number of the bit, from the end."""
     said = [client.opening()]
     while said[-1]:
         message, bit = bytearray(said[-1]), (change or {}).get(len(said) - 1)

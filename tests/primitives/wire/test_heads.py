@@ -1,4 +1,4 @@
-"""Heads of frames: whatever bytes come, a message or one class of error."""
+"""Heads of frames: any bytes give a message or one class of error."""
 
 from __future__ import annotations
 

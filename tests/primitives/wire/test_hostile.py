@@ -1,5 +1,5 @@
-"""Whatever bytes come over a socket: that connection ends with a classified error, no memory is taken for what was only
-announced, and all others are served."""
+"""Any bytes over a socket: the connection ends with a classified error, merely announced sizes take no memory, and all
+other connections are served."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from treadle.primitives.wire.message_codec import encode_head
 from treadle.primitives.wire.transports import Plain
 
 MEMORY = 4 << 20
-"""Bytes that one conversation may take; limits of what may be announced are up to 1 GiB."""
+"""Maximum of bytes for one conversation. Announced sizes may be up to 1 GiB."""
 WANT = p.Want("s/a", 0, 3)
 LETTER = c.Letter(1, 0, c.Failed("g/reduce/sum", 1, 1, "because"))
 SAID = [
@@ -66,7 +66,7 @@ def framed(said: Sequence[Any]) -> bytes:
 
 
 def damaged(frames: list[bytes], changes: list[tuple[int, int]], cut: int) -> bytes:
-    """Frames that follow each other, some of whose bytes are others, and of which the end is missing."""
+    """Consecutive frames with changed bytes and a missing end."""
     data = bytearray(b"".join(frames))
     for place, value in changes:
         data[place % len(data)] = value
@@ -84,7 +84,7 @@ ABSURD: dict[Any, st.SearchStrategy[Any]] = {
 
 
 def absurd(kind: Any) -> st.SearchStrategy[Any]:
-    """Of this type, and nothing that anybody would say."""
+    """An unlikely value of this type."""
     inner = [absurd(one) for one in get_args(kind) if one is not ...]
     if get_origin(kind) is tuple:
         return st.lists(inner[0], max_size=3).map(tuple)
@@ -116,7 +116,7 @@ HOSTILE = st.one_of(
 
 @contextlib.contextmanager
 def sparing() -> Iterator[None]:
-    """Fails when more than MEMORY is taken."""
+    """Fails when the test takes more than MEMORY."""
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
@@ -127,7 +127,7 @@ def sparing() -> Iterator[None]:
 
 
 def attack(address: str, data: bytes, proved: bool) -> None:
-    """Say it, and wait until the other side has ended the connection. `proved`: after the challenge."""
+    """Send the data, and wait until the other side has ended the connection. `proved`: after the challenge."""
     connection = dial(address) if proved else None
     sock = connection.sock if connection else socket.create_connection(wire.parse(address)[1:])
     with connection or sock:

@@ -1,4 +1,4 @@
-"""How many strangers a listener keeps, which one goes first, and when."""
+"""The number of strangers that a listener keeps, and the order and time of their removal."""
 
 from __future__ import annotations
 
