@@ -1,4 +1,5 @@
-"""A runtime in this process over a store in a folder: programs are run on one partition and their results read back."""
+"""A runtime in this process over a store in a folder. It runs programs on one partition and reads their results
+back."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ class Bench:
         self.job = Job(RUN, "bench", "2026-01-02T03:04:05Z", 7, self.store.url, "")
 
     def put(self, *partitions: Any, kind: Kind = "objects", inline: int = 0) -> BlockRef:
-        """A block in the store with each value as a part of its own."""
+        """Put a block into the store with each value as one part."""
         return self.blocks.put("input/0.1", kind, partitions, "store", inline)
 
     def blocks_of(self, *partitions: Any, kind: Kind = "objects") -> BlockInput:
@@ -70,7 +71,7 @@ class Bench:
         secrets: tuple[str, ...] = (),
         inline: int = 8192,
     ) -> Report:
-        """What the runtime reports of a partition that reads `source` (a sequence: records in a block)."""
+        """The runtime's report for a partition that reads `source` (a sequence: records in a block)."""
         given = self.blocks_of(list(source)) if isinstance(source, Sequence) else source
         program = Program(segment, ops, tail, output=output, secrets=secrets, inline_limit=inline)
         reports: list[Report] = []
@@ -80,7 +81,7 @@ class Bench:
         return report
 
     def outcome(self, *ops: Op, **settings: Any) -> Outcome:
-        """The outcome; AssertionError with the failure when there is none."""
+        """The outcome. Raises AssertionError with the failure if there is none."""
         report = self.report(*ops, **settings)
         assert isinstance(report, Outcome), report.traceback
         return report
@@ -91,13 +92,13 @@ class Bench:
         return report
 
     def parts(self, *ops: Op, **settings: Any) -> list[Any]:
-        """The values of the parts of the block that comes out."""
+        """The values of the parts of the resulting block."""
         block = self.outcome(*ops, **settings).block
         assert block is not None
         return self.values(block)
 
     def records(self, *ops: Op, **settings: Any) -> Any:
-        """The one part that comes out."""
+        """The single resulting part."""
         (value,) = self.parts(*ops, **settings)
         return value
 

@@ -1,4 +1,4 @@
-"""Code digests of projects and scripts that are written for a test."""
+"""Code digests of projects and scripts that tests write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Make = Callable[..., Code]
 
 
 def code_in(folder: Path, sources: Mapping[str, str | bytes], reference: str = "main:f", **changes: str) -> Code:
-    """The code of a function of a project, whose modules (or files, if they have a dot) these are."""
+    """The code of a function of a project with these modules (names with a dot are files)."""
     project = folder / str(len(list(folder.iterdir())))
     for name, text in {**sources, **changes}.items():
         path = project / (name if "." in name else f"{name}.py")
@@ -29,7 +29,7 @@ def changed(one: Code, other: Code) -> set[str]:
 
 
 def taken(source: str, name: str = "f", **known: Any) -> bytes:
-    """A function of a script that cannot be imported, by value."""
+    """A function of a script that cannot be imported, serialised by value."""
     scope: dict[str, Any] = {"__name__": "__main__", **known}
     exec(compile(source, "script.py", "exec"), scope)
     data: bytes = cloudpickle.dumps(scope[name])

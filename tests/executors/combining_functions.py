@@ -1,4 +1,4 @@
-"""Functions for tests of a fold before a shuffle: some count what is alive, some fail."""
+"""Functions for tests of a fold before a shuffle: some count live objects, some fail."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MANY = 20_000
 
 
 class Counted:
-    """Knows how many of it there are at most."""
+    """Records the maximum number of its live instances."""
 
     alive = most = 0
 
@@ -64,5 +64,5 @@ def writes(a: Any, b: Any) -> Any:
 
 
 def pair_up(a: Any, b: Any) -> Any:
-    """Not associative: tells the shape of a fold."""
+    """Not associative, so it shows the shape of a fold."""
     return (a, b)

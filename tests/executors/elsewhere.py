@@ -1,4 +1,4 @@
-"""Functions on other hosts of this machine: each call a process there, for as long as the call lasts.
+"""Functions on other hosts of this machine: each call is a process there that lasts as long as the call.
 
 python -m executors.elsewhere SECONDS MEMORY < request > response
 """
@@ -24,7 +24,7 @@ SIZES = (512 << 20,)
 
 
 class Elsewhere:
-    """See `Invoker`; and a place to deploy to, as `members_rig` wants one. Calls go to the hosts in turn."""
+    """See `Invoker`. Also a deployment target for `members_rig`. Calls go to the hosts in turn."""
 
     def __init__(self, hosts: list[Host], folder: Path) -> None:
         self.limits = Limits(6 << 20, 6 << 20, 0.0, SIZES)

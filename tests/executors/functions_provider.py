@@ -1,4 +1,4 @@
-"""A provider of functions in this process: each call does what a script says, without a sandbox."""
+"""A provider of functions in this process: each call follows a script, without a sandbox."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Provider:
         return self.answer(order, self.leave(order, outcomes(order)))
 
     def leave(self, order: Order, reports: list[Report]) -> bytes:
-        """Put the reports where the handler puts them; the first ones count."""
+        """Write the reports where the handler writes them. The first ones count."""
         store, sealed = Store.open(order.task.job.store), seal_reports(order, reports, self.key)
         return sealed if store.create(order.reports, sealed) else store.get(order.reports)
 
@@ -59,11 +59,11 @@ class Provider:
         return Answer("answered", msgspec.json.encode(response_of(order, sealed)))
 
     async def close(self) -> None:
-        """There is nothing to close."""
+        """Has nothing to close."""
 
 
 class Rig:
-    """Executors over one store and key, as successive drivers of one run would have them."""
+    """Executors over one store and key, as successive drivers of one run have them."""
 
     def __init__(self, folder: str) -> None:
         self.store = f"file://{folder}/store"

@@ -1,4 +1,4 @@
-"""Whole runs on functions that stay: an engine over the emulated Lambda, and what became of its blocks."""
+"""Whole runs on resident functions: an engine over the emulated Lambda, and the places of its blocks."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def weight(key, values, *, seconds=0.0, gate=""):
         time.sleep(0.02)
     return [len(found), sum(map(sum, found))]
 """
-"""Blocks of 16 KB: too large to travel in a message."""
+"""Blocks of 16 KB: too large for a message."""
 
 
 def workflow(
     sources: int, *, making: float = 0.0, reading: float = 0.0, size: int = 2000, gate: str = "", **more: Any
 ) -> Spec:
-    """So many tasks make what eight read, in so many seconds each, and once there is a file at `gate`; `size`: bytes of
-    a record. A spent attempt would fail the run."""
+    """A workflow in which `tasks` tasks make the input of eight readers, each in `seconds` seconds and once the file
+    `gate` exists. `size`: bytes of a record. A spent attempt would fail the run."""
     stages = {
         "pairs": {
             "type": "map",
@@ -72,22 +72,22 @@ def workflow(
 
 
 class Provider(Protocol):
-    """Where functions run."""
+    """The provider of the functions."""
 
     def deploy(self, key_file: str, *, timeout: float) -> None:
-        """With this deployment key."""
+        """Deploy the functions with this deployment key."""
 
     def invoker(self, *, seconds: float) -> Invoker:
-        """Calls them; a call ends after so many seconds."""
+        """An invoker for the functions. A call ends after `seconds`."""
 
 
 class Rig:
-    """One run after the other, on functions and on local slots."""
+    """Runs one after the other, on functions and on local slots."""
 
     def __init__(
         self, place: Provider, folder: Path, *, seconds: float = 60.0, slots: int = 2, meeting: Meeting = MEETING
     ) -> None:
-        """`seconds`: after which the provider ends a call."""
+        """`seconds`: the provider's time limit of a call."""
         (folder / "project").mkdir()
         (folder / "project" / f"{MODULE}.py").write_text(FUNCTIONS)
         self.folder, self.place = folder, place
@@ -119,7 +119,7 @@ class Rig:
         return found.outcomes
 
     def read(self, run: str, segment: str) -> Counter[str]:
-        """Bytes that a segment read, by the kind of place."""
+        """Kind of place -> bytes that a segment read from there."""
         total: Counter[str] = Counter()
         for outcome in self.outcomes(run, segment):
             total.update(outcome.read)

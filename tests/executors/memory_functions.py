@@ -1,4 +1,4 @@
-"""User functions that allocate as many bytes as their record says, each in its library's way."""
+"""User functions that allocate as many bytes as their record states, each with its library."""
 
 from __future__ import annotations
 

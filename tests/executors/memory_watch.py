@@ -1,4 +1,4 @@
-"""What a process holds in memory, seen from outside."""
+"""The memory of a process, measured from outside."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def pss(pid: int, without: Iterable[str]) -> int:
 
 
 class Watch:
-    """Samples `pss` of a process in a thread until it is left; `peak` is the most it saw."""
+    """Samples `pss` of a process in a thread within a context. `peak`: the maximum."""
 
     def __init__(self, pid: int, without: Iterable[str], interval: float = 0.05) -> None:
         self.peak = 0

@@ -1,4 +1,4 @@
-"""User functions, and short ways to write operations, that several tests use."""
+"""User functions, and short notations for operations, shared by several tests."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def per_record(function: Any, stage: str = "a", *, flat: bool = False, **argumen
 
 
 def concat(left: Any, right: Any) -> Any:
-    """Associative, and tells order."""
+    """Associative, and shows the order."""
     return left + right
 
 

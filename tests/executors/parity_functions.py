@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def fill(size: int) -> int:
-    """Put so many bytes into the temporary folder, and take a while."""
+    """Write this many bytes to the temporary folder, and take a while."""
     with tempfile.NamedTemporaryFile(delete=False) as file:
         file.write(b"x" * size)
     time.sleep(5)
@@ -18,7 +18,7 @@ def fill(size: int) -> int:
 
 
 def look(_: int) -> tuple[list[str], int]:
-    """What is in the temporary folder before, and which sandbox this is; leaves a file."""
+    """Returns the earlier content of the temporary folder and the sandbox's id. Leaves a file."""
     folder = Path(tempfile.gettempdir())
     found = sorted(os.listdir(folder))
     (folder / "left").touch()
@@ -26,7 +26,7 @@ def look(_: int) -> tuple[list[str], int]:
 
 
 def settle(_: int) -> dict[str, object]:
-    """Which process this is, where it runs, and what was there before it; leaves a file."""
+    """Returns the process, its folder, and the earlier content of the folder. Leaves a file."""
     folder = os.getcwd()
     found = os.listdir(folder)
     Path("left").touch()
@@ -34,7 +34,7 @@ def settle(_: int) -> dict[str, object]:
 
 
 def scribble(_: int) -> None:
-    """Write to whatever is open, and end as if all were well."""
+    """Write to all open descriptors, and end without an error."""
     for descriptor in range(3, 64):
         with contextlib.suppress(OSError):
             os.write(descriptor, b"nonsense")

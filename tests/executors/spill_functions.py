@@ -10,12 +10,12 @@ TEXT = "0123456789abcdef" * 5
 
 
 def spread(number: int) -> int:
-    """A permutation of 0 .. 2**32 - 1: numbers in no order."""
+    """A permutation of 0 .. 2**32 - 1, in no visible order."""
     return number * 2_654_435_761 % (1 << 32)
 
 
 def records(numbers: Iterator[int]) -> Iterator[tuple[str, str]]:
-    """Pairs of about 100 encoded bytes; keys of 10 digits, all different."""
+    """Pairs of about 100 encoded bytes, with distinct keys of 10 digits."""
     for number in numbers:
         yield f"{spread(number):010}", f"{TEXT}{number:010}"
 
@@ -53,5 +53,5 @@ def ordered(values: Iterator[Any]) -> tuple[int, bool]:
 
 
 def seen(records: Iterator[Any]) -> int:
-    """Records, of which it keeps none."""
+    """Counts the records, and keeps none."""
     return sum(1 for _ in records)

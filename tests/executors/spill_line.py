@@ -1,4 +1,4 @@
-"""A worker process with little memory, to run one task after the other and be watched from outside."""
+"""A worker process with little memory, which runs one task after the other and is measured from outside."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 
 class Line:
-    """A worker with a budget, to run one task after the other."""
+    """A worker with a memory budget, which runs one task after the other."""
 
     def __init__(self, executor: LocalExecutor, place: Place, memory: int) -> None:
         self._executor, self._memory = executor, memory
@@ -83,7 +83,7 @@ def lent(folder: Path) -> Iterator[Place]:
 
 @asynccontextmanager
 async def started(place: Place, memory: int) -> AsyncIterator[Line]:
-    """At the end it has kept to its budget."""
+    """Checks at the end that the worker has kept to its budget."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
     executor = LocalExecutor(
         run_key=place.run_key, slots=1, memory=memory, host_root=place.host_root, environment=environment

@@ -1,4 +1,4 @@
-"""Keys, records and rooms for tests of what does not fit into memory."""
+"""Keys, records and memory budgets for tests of data larger than memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEYS: st.SearchStrategy[Any] = st.one_of(
 )
 PAIRS = st.lists(st.tuples(KEYS, st.integers(0, 99)), max_size=40)
 ROOMS = st.sampled_from([1, 200, 700, 3000])
-"""Bytes: a record each, a few records, some tens of them, all of them."""
+"""Bytes: one record, a few records, some tens of them, all of them."""
 
 
 def pieces_of(records: list[Any], size: int) -> list[list[Any]]:
@@ -31,7 +31,7 @@ def pieces_of(records: list[Any], size: int) -> list[list[Any]]:
 
 
 def known(value: Any) -> Any:
-    """A value that equals another just when both are the same data, types and NaN included."""
+    """A value that equals another exactly if both are the same data, types and NaN included."""
     if isinstance(value, list | tuple):
         return type(value).__name__, [known(one) for one in value]
     if isinstance(value, dict):

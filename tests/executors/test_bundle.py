@@ -1,4 +1,4 @@
-"""Bundles: which files go along, content addresses, and what a worker does with one."""
+"""Bundles: their files, their content address, and their use by a worker."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def build(project: Path, *references: str, captured: dict[str, bytes] | None = N
     return build_bundle(references, [project], captured or {})
 
 
-# -- what goes along ---------------------------------------------------------------------------------------------------
+# -- included files ----------------------------------------------------------------------------------------------------
 
 
 def test_imports_are_followed_wherever_they_are_written(project: Path) -> None:
@@ -155,7 +155,7 @@ def test_moving_bytes_between_files_changes_the_address() -> None:
     assert len(digests) == 4
 
 
-# -- in a worker -------------------------------------------------------------------------------------------------------
+# -- use by a worker ---------------------------------------------------------------------------------------------------
 
 
 def zip_of(**entries: bytes) -> bytes:

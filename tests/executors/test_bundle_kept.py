@@ -1,4 +1,4 @@
-"""Unpacked bundles on a host: checked before they are used, removed when nobody needs them, told apart by versions."""
+"""Unpacked bundles on a host: verified before use, removed when unused, kept apart by versions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def bundle(tmp_path: Path) -> Bundle:
 
 @pytest.mark.parametrize("damage", [b"", b"def g(x):\n    return x", None])
 def test_a_damaged_bundle_is_unpacked_again(bundle: Bundle, tmp_path: Path, damage: bytes | None) -> None:
-    """As a power cut, or what user code does to its own files, leaves one."""
+    """For example after a power cut, or when user code changes its own files."""
     submit(tmp_path, bundle)
     assert run_worker(tmp_path, f"{bundle.digest}=job_module:f") == ["[-1, -2]"]
     (helper,) = (tmp_path / "cache").rglob("job_helper.py")
@@ -67,7 +67,7 @@ def test_bundles_that_nobody_needs_are_removed(bundle: Bundle, tmp_path: Path) -
         os.utime(folder, (0, time.time() - UNUSED - 60))
     descriptor = os.open(held, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)  # as a process that imports from it does
+        fcntl.flock(descriptor, fcntl.LOCK_SH)  # like a process that imports from it
         open_bundle(bundle.data, bundle.digest, tmp_path)
     finally:
         os.close(descriptor)
@@ -84,7 +84,7 @@ def test_a_bundle_in_use_is_held_and_young(bundle: Bundle, tmp_path: Path) -> No
 
 
 def with_manifest(bundle: Bundle, **changes: object) -> Bundle:
-    """The bundle as another Python, or other packages, would have made it."""
+    """The bundle as made by another Python, or with other packages."""
     with zipfile.ZipFile(io.BytesIO(bundle.data)) as archive:
         entries = {name: archive.read(name) for name in archive.namelist()}
     manifest = msgspec.structs.replace(bundle.manifest, **changes)

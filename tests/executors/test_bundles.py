@@ -1,4 +1,4 @@
-"""Two levels of a shuffle give every target what one level gives it."""
+"""A shuffle of two levels gives every target the same data as one level."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def scattered(bench: Bench, kind: Kind, sources: Sequence[Any], tail: Scatter) -
 
 
 def read(bench: Bench, blocks: Sequence[BlockRef], part: int) -> tuple[Kind, Any]:
-    """What a consumer of this part of each block has."""
+    """The input of a consumer of this part of each block."""
     slices = tuple(block.slice(part) for block in blocks)
     outcome = bench.outcome(source=BlockInput((slices,), pieces=True))
     assert outcome.block is not None

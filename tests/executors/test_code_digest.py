@@ -1,4 +1,4 @@
-"""Code digests: what of a project counts for a function, and what does not."""
+"""Code digests: the parts of a project that count for a function, and the parts that do not."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ PROJECT = {"main": MAIN, "helpers": HELPERS, "shapes": SHAPES, "deep": DEEP}
 
 @pytest.fixture
 def code(tmp_path: Path) -> Make:
-    """The code of a function of a project that is written for it."""
+    """The code of a function of a project that the test writes."""
     return partial(code_in, tmp_path)
 
 
@@ -224,7 +224,7 @@ def test_distributions_that_are_reached_count_by_version_with_what_they_require(
 def test_a_module_that_is_neither_the_projects_nor_installed_counts_by_its_sources(
     code: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An editable install has a version that no edit changes; a folder in PYTHONPATH has none."""
+    """No edit changes the version of an editable install. A folder in PYTHONPATH has no version."""
     library = tmp_path / "library"
     (library / "own_library").mkdir(parents=True)
     (library / "own_library/__init__.py").write_text("import own_helper, pydantic")
@@ -241,7 +241,7 @@ def test_a_module_that_is_neither_the_projects_nor_installed_counts_by_its_sourc
 def test_a_module_in_a_folder_that_was_installed_into_counts_by_its_version(
     code: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As `pip install --target` does it; libraries are large."""
+    """As with `pip install --target`, since libraries are large."""
     for name, text in {
         "bought/__init__.py": "def g(x): return 1",
         "bought-1.5.dist-info/METADATA": "Metadata-Version: 2.1\nName: bought\nVersion: 1.5\n",
@@ -318,7 +318,7 @@ def test_class_of_a_captured_function_counts_alike_while_it_lives_and_elsewhere(
     data = cloudpickle.dumps(function)
     here = code_by_value(data)
     del function
-    gc.collect()  # as in another process: cloudpickle makes a class of its own
+    gc.collect()  # as in another process, cloudpickle makes its own class
     assert code_by_value(data) == here
 
 

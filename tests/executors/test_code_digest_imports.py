@@ -1,4 +1,4 @@
-"""Code digests: what names are imported from, outside of the project."""
+"""Code digests: names imported from outside the project."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Code digests: where a statement stands counts where what it reads may mean something else there, and nowhere else."""
+"""Code digests: the order of statements counts only if it can change the meaning of a name."""
 
 from __future__ import annotations
 
@@ -50,6 +50,6 @@ def test_where_nothing_changes_its_meaning_the_order_does_not_count(tmp_path: Pa
 
 
 def test_functions_may_stand_anywhere(tmp_path: Path) -> None:
-    """They read what they read when they are called, after all of the module."""
+    """They read globals when they are called, after the whole module has run."""
     acts = "L = []\nL.append(1)\nL.append(2)\nN = 1\n"
     assert code_in(tmp_path, {"main": acts + F}) == code_in(tmp_path, {"main": F + acts})

@@ -1,4 +1,4 @@
-"""Code digests: each way to change what a function does, without a change of its own text, changes them."""
+"""Code digests change with every way to change a function's behaviour without a change of its own text."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ WAYS = {
 
 @pytest.mark.parametrize("project", [pytest.param(project, id=way) for way, project in WAYS.items()])
 def test_whatever_changes_what_a_function_does_changes_its_digest(code: Make, project: dict[str, str]) -> None:
-    """Of each project the one 1 becomes a 2."""
+    """In each project the only 1 becomes a 2."""
     assert "".join(project.values()).count("1") == 1
     assert code(project) != code({name: text.replace("1", "2") for name, text in project.items()})
 

@@ -1,4 +1,4 @@
-"""`combine` before a shuffle folds records as they come."""
+"""`combine` before a shuffle folds records as they arrive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `context` gives: identity, reproducible randomness, a log, a folder, checkpoints."""
+"""The members of `context`: identity, reproducible randomness, a log, a folder, checkpoints."""
 
 from __future__ import annotations
 

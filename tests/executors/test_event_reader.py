@@ -1,4 +1,4 @@
-"""Events that a task reads while it works on them; with a real broker, `tests/triggers/test_payload_ranges.py`."""
+"""Events that a task reads while it processes them. For a real broker see `tests/triggers/test_payload_ranges.py`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Message:
 
 
 class Broker:
-    """Gives one message at a time; `silent` seconds pass with each look once there is none."""
+    """Returns one message at a time. Once there is none, `silent` seconds pass with each poll."""
 
     def __init__(self, clock: Clock, messages: int) -> None:
         self._clock, self._left = clock, [Message(offset) for offset in range(messages)]

@@ -1,4 +1,4 @@
-"""The list of failed records outlives the host, as nothing else would make it again."""
+"""The list of failed records survives the loss of its host, since nothing could recompute it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from treadle.primitives.stores.store import Store
 
 @pytest.fixture
 def outcome(tmp_path: Path) -> Outcome:
-    """Of a partition whose block is in shared memory, with one record that failed for good."""
+    """The outcome of a partition with a block in shared memory and one finally failed record."""
     store = Store.open(f"file://{tmp_path}/store")
     program = Program("s", (MapRecords("a", call(divide), tolerate=True),), Keep(), put="host", inline_limit=0)
     task = Task("t", Job(RUN, "w", "", 0, store.url, ""), program, (Partition(0, ItemSplit((1, 0, 2)), 1, True),))

@@ -1,4 +1,4 @@
-"""Frames of other libraries are tables, wherever a function returns one; the interpreter says the same."""
+"""A function's results in the data frames of other libraries are tables, also for the reference interpreter."""
 
 from __future__ import annotations
 

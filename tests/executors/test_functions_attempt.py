@@ -1,4 +1,4 @@
-"""An attempt at a function: every way a call may end, and what earlier calls left."""
+"""An attempt on a function: every possible end of a call, and the results that earlier calls left."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def rig(tmp_path: Path) -> Rig:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call that has not begun after half a second never will."""
+    """A call that has not begun after half a second counts as lost."""
     monkeypatch.setattr(attempts, "START_SECONDS", 0.5)
 
 
@@ -160,7 +160,7 @@ async def test_a_call_that_never_began_is_made_again(rig: Rig) -> None:
 
 @pytest.mark.parametrize("waits", [0.0, 20.0, 500.0])
 async def test_lost_call_is_made_again_once_it_had_time_to_begin(rig: Rig, waits: float) -> None:
-    """Not as late as the provider may begin it, unless calls were seen to wait so long."""
+    """It is repeated before the provider's latest start, unless calls were seen to wait that long."""
     queued = Limits(6 << 20, 6 << 20, 900.0, SIZES, queued_seconds=60.0)
     executor = rig.executor(rig.provider(lose, limits=queued))
     now = executor.means.clock()
@@ -220,7 +220,7 @@ async def test_functions_of_a_dead_driver_are_adopted_by_the_next(rig: Rig) -> N
 
 
 async def test_outcomes_that_a_dead_driver_had_committed_are_not_called_for_either(rig: Rig) -> None:
-    """Its commit may not have reached the disk: then the partition is asked for again, with the same number."""
+    """Its commit may not be on disk. Then the partition is requested again, with the same number."""
     await run(rig.executor(rig.provider()), rig.task(0))
     second = rig.provider()
     assert len(await run(rig.executor(second), rig.task(0))) == 1

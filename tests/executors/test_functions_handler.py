@@ -1,4 +1,4 @@
-"""The generic function: what it takes, what it leaves, and what it does not believe."""
+"""The generic function: its requests, its results, and the messages that it refuses."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _MEMORY = 1024 << 20
 
 
 class Sandbox:
-    """A handler in a thread of its own, as a provider would call it."""
+    """A handler in a thread of its own, called like a provider calls it."""
 
     def __init__(self, environment: dict[str, str]) -> None:
         self.environment = environment
@@ -54,7 +54,7 @@ class Sandbox:
         return Answer("answered", msgspec.json.encode(response))
 
     async def close(self) -> None:
-        """It is ended by its fixture."""
+        """Its fixture ends it."""
 
     def end(self) -> None:
         self._thread.submit(self._handler.close).result()
@@ -70,7 +70,7 @@ def place(tmp_path: Path) -> Place:
 
 @pytest.fixture
 def sandbox(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # a sandbox has a temporary folder of its own
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # a sandbox has its own temporary folder
     key = base64.b64encode(sealing.load_or_create_key(place.key_file)).decode()
     environment = {**os.environ, KEY_VARIABLE: key, "TREADLE_SECRET_TOKEN": "correct horse", "TREADLE_OTHER": "x"}
     sandbox = Sandbox(environment)

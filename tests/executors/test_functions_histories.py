@@ -1,4 +1,4 @@
-"""Whatever becomes of calls and drivers: every partition gets its outcome, and none is made that was there already."""
+"""For any fate of calls and drivers, every partition gets its outcome, and none is computed twice."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ ENDS = (
 
 
 class Unreliable(Provider):
-    """Each call takes the next end of a story; notes which partitions it was called for in vain."""
+    """Each call takes the next step of a story. Records the partitions that it was called for in vain."""
 
     def __init__(self, key: bytes, story: list[str]) -> None:
         super().__init__(key)
         self.story = story
         self.made: set[int] = set()
-        """Partitions whose outcome is in the store."""
+        """Partitions with their outcome in the store."""
         self.in_vain: list[int] = []
         self.hanging = 0
 
     async def all_settled(self, running: list[asyncio.Task[list[Report]]]) -> None:
-        """Until each is done or will never be."""
+        """Wait until each task is done or can never end."""
         self.hanging = 0
         while sum(not task.done() for task in running) > self.hanging:  # noqa: ASYNC110 (two kinds of end)
             await asyncio.sleep(0.002)
@@ -84,7 +84,7 @@ class Unreliable(Provider):
 
 
 async def drive(rig: Rig, story: list[str], groups: list[int]) -> Unreliable:
-    """A dispatcher that dies whenever a call hangs, and whose successor knows nothing but the store."""
+    """A dispatcher that dies when a call hangs. Its successor knows only the store."""
     provider = Unreliable(rig.key, story)
     wanted, number = set(range(PARTITIONS)), 0
     executor = rig.executor(provider)
@@ -108,7 +108,7 @@ async def drive(rig: Rig, story: list[str], groups: list[int]) -> Unreliable:
 
 
 def failing(method: Callable[..., Any], failures: Iterator[bool]) -> Callable[..., Any]:
-    """A method of a store, some calls of which fail."""
+    """A store method that fails in some calls."""
 
     def call(*arguments: Any) -> Any:
         if next(failures, False):
@@ -120,7 +120,7 @@ def failing(method: Callable[..., Any], failures: Iterator[bool]) -> Callable[..
 
 @contextmanager
 def brisk(store: list[bool]) -> Iterator[None]:
-    """Waits are short; `store` tells which calls of the driver's store fail (the functions write by `create`)."""
+    """Short waits. `store`: which calls of the driver's store fail (functions write by `create`)."""
     with pytest.MonkeyPatch.context() as patch:
         failures = iter(store)
         for name in ("put", "list", "get"):

@@ -1,4 +1,4 @@
-"""A library that a function's package lacks: the user's error, with what adds it."""
+"""A library that a function's package lacks is the user's error, with the remedy."""
 
 from __future__ import annotations
 

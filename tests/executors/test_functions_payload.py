@@ -139,6 +139,6 @@ def test_a_sign_of_life_is_of_one_call() -> None:
 
 @pytest.mark.parametrize("read", [open_time, open_reports, open_calls])
 def test_what_another_version_wrote_is_refused(read: Callable[[str, bytes, bytes], object]) -> None:
-    for name in ("a", alive_object("a")):  # a sign of life is sealed for a name of its own
+    for name in ("a", alive_object("a")):  # a sign of life is sealed for its own name
         with pytest.raises(CorruptError):
             read("a", sealing.seal(_KEY, name, msgspec.msgpack.encode({"of": "another"})), _KEY)

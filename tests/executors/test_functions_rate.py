@@ -1,4 +1,4 @@
-"""How fast calls are made: a machine without a clock of its own."""
+"""The rate of calls: a state machine without a clock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from treadle.executors.functions.rate_limiter import Gate
 
 
 def calls(rate: Rate, since: float, until: float) -> list[float]:
-    """When a caller that always has one more call makes them."""
+    """The times of calls by a caller that always has another one."""
     made, clock = [], since
     while (clock := clock + rate.due(clock)) < until:
         rate.made(clock)
@@ -72,7 +72,7 @@ def test_no_call_is_made_before_the_provider_said() -> None:
 
 @given(st.floats(5, 300), st.floats(1, 1000), st.integers(0, 1000))
 def test_the_rate_finds_what_a_provider_takes(capacity: float, start: float, seed: int) -> None:
-    """A provider that takes `capacity` calls in each second, beginning at any rate."""
+    """The provider accepts `capacity` calls in each second. Any start rate converges."""
     rate = Rate(start, add=max(1.0, capacity / 10), least=1, most=5000)
     taken: dict[int, int] = {}
     randomly = random.Random(seed)

@@ -1,4 +1,4 @@
-"""User code of a sandbox cannot read what the process that supervises it knows."""
+"""User code in a sandbox cannot read the secrets of its supervising process."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ os.wait()
 
 
 def _seen(how: str) -> str:
-    """What a child process finds in the first environment of its parent."""
+    """A child process's view of its parent's first environment."""
     environment = {"TREADLE_KEY": "a secret"}
     command = [sys.executable, "-c", _SUPERVISOR, how]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def test_the_first_environment_of_a_process_is_open_to_its_children() -> None:
-    """Guards the guard."""
+    """Checks the check."""
     assert _seen("open") == "True"
 
 

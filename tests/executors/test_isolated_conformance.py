@@ -1,4 +1,4 @@
-"""The isolated executor keeps every promise of the executor interface, though it shares only the store."""
+"""The isolated executor keeps every guarantee of the executor interface, although it shares only the store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hundreds of calls while everything goes wrong at once, and drivers die."""
+"""Hundreds of calls with all faults at once, and drivers that die."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _UNSPENT = (FailureClass.WORKER_LOST, FailureClass.UNREACHABLE, FailureClass.THR
 
 
 class Ledger:
-    """What is committed, and the attempts so far; it outlives drivers."""
+    """The commits and attempts so far. It outlives drivers."""
 
     def __init__(self, tasks: list[Task]) -> None:
         self.tasks = tasks
@@ -50,7 +50,7 @@ class Ledger:
 
 
 async def drive(bench: Workbench, ledger: Ledger, seconds: float) -> None:
-    """A driver: it serves its slots until all is done, or it dies after so many seconds."""
+    """A driver that serves its slots until all is done, or dies after `seconds`."""
     waiting = iter(ledger.open())
 
     async def serve(slot: int) -> None:

@@ -1,4 +1,4 @@
-"""AWS Lambda, as far as the emulator is like it, keeps every promise of the executor interface."""
+"""AWS Lambda, as far as the emulator resembles it, keeps every guarantee of the executor interface."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from treadle.executors.testing.workbench import SECRET
 
 @pytest.fixture(scope="module")
 def functions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LambdaPlace]:
-    with lambda_place(tmp_path_factory.mktemp("lambda"), concurrency=8) as place:  # what was cancelled goes on there
+    with lambda_place(tmp_path_factory.mktemp("lambda"), concurrency=8) as place:  # cancelled calls continue there
         yield place
 
 
 @pytest.fixture(scope="module")
 def key_file(tmp_path_factory: pytest.TempPathFactory, functions: LambdaPlace) -> str:
-    """One deployment for all tests: sandboxes stay warm."""
+    """One deployment for all tests, so sandboxes stay warm."""
     key_file = str(tmp_path_factory.mktemp("key") / "key")
     name, value = SECRET
     functions.deploy(key_file, environment={f"TREADLE_SECRET_{name.upper()}": value})
@@ -29,7 +29,7 @@ def key_file(tmp_path_factory: pytest.TempPathFactory, functions: LambdaPlace) -
 
 
 class _Ending(FunctionExecutor):
-    """Stopping it is the moment at which Lambda ends its idle sandboxes, which it may at any time."""
+    """Ends its idle sandboxes when it is stopped, which Lambda may do at any time."""
 
     functions: LambdaPlace
 

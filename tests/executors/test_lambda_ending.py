@@ -1,4 +1,4 @@
-"""What Lambda says about the end of a call."""
+"""Lambda's message at the end of a call."""
 
 from __future__ import annotations
 

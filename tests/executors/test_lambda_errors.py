@@ -1,4 +1,4 @@
-"""Every error that the API reference lists for Invoke is judged: wait, try again, or somebody must act."""
+"""Every error in the API reference of Invoke has a reaction: wait, retry, or report to the user."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TRIED_AGAIN = {
     "S3FilesMountTimeoutException",
     "SnapStartTimeoutException",
 }
-"""All others are for who deploys, or may call."""
+"""All other errors are for the deployer or the caller."""
 
 SHAPES = get_session().get_service_model("lambda").operation_model("Invoke").error_shapes
 

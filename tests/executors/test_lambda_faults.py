@@ -1,4 +1,4 @@
-"""Whatever goes wrong at Lambda: the same result, or an error with its class; throttling spends nothing."""
+"""Any fault at Lambda gives the same result, or an error with its class. Throttling spends no attempt."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def key_file(tmp_path_factory: pytest.TempPathFactory, functions: LambdaPlace) -
 
 @pytest.fixture
 def bench(tmp_path: Path, key_file: str, functions: LambdaPlace, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    """Makes executors, one after the other, over one store; faults are gone at the end."""
+    """Makes executors, one after the other, over one store. Faults are removed at the end."""
     for name, value in functions.emulator.credentials.items():
         monkeypatch.setenv(name, value)
     place = Place(f"file://{tmp_path}/store", key_file, str(tmp_path / "host"))
@@ -57,7 +57,7 @@ def bench(tmp_path: Path, key_file: str, functions: LambdaPlace, monkeypatch: py
 
 
 async def until_done(bench: Workbench, task: Task, slot: int = 0, *, attempts: int = 10) -> tuple[Report, int]:
-    """As the dispatcher does it: attempts are numbered, and those that say nothing of the task are not spent."""
+    """Like the dispatcher: attempts are numbered, and attempts that say nothing about the task are not spent."""
     spent = 0
     for number in range(1, attempts + 1):
         parts = tuple(msgspec.structs.replace(one, attempt=number) for one in task.partitions)
@@ -69,7 +69,7 @@ async def until_done(bench: Workbench, task: Task, slot: int = 0, *, attempts: i
 
 
 async def all_done(bench: Workbench, count: int, function: str = "same") -> list[int]:
-    """As many tasks as slots at a time; the attempts each spent."""
+    """Run as many tasks at a time as slots. Returns the attempts that each spent."""
     tasks = iter([(index, bench.task(function, [[index]])) for index in range(count)])
     spent: list[int] = []
 
@@ -111,7 +111,7 @@ async def test_results_are_the_same_and_no_attempt_is_spent(
 
 
 async def test_a_provider_that_tries_an_event_again_brings_one_result(bench: Bench, functions: LambdaPlace) -> None:
-    """Deployment switches retries off; where they are on, a run that succeeds ends the attempt all the same."""
+    """Deployment turns retries off. If they are on, a successful retry also ends the attempt."""
     functions.emulator.faults.set(Fault("kill at start", times=2))
     for function in functions.emulator.functions.known.values():
         function.retries = 2
@@ -163,7 +163,7 @@ async def test_memory_of_a_function_that_is_used_up_moves_the_attempt_to_the_nex
 async def test_a_provider_that_ends_a_function_finds_the_partition_reported(
     bench: Bench, functions: LambdaPlace, key_file: str
 ) -> None:
-    """The handler ends before Lambda does, and says where the function was."""
+    """The handler ends before Lambda's limit, and reports the function's stage."""
     functions.deploy(key_file, timeout=2)
     try:
         workbench = bench(seconds=2)
@@ -195,7 +195,7 @@ async def test_a_task_longer_than_a_function_may_run_goes_on_from_its_checkpoint
 async def test_a_partition_cut_off_because_others_came_first_is_not_reported(
     bench: Bench, functions: LambdaPlace, key_file: str
 ) -> None:
-    """It spends nothing, and gets a whole call next time."""
+    """It spends no attempt, and gets a whole call next time."""
     functions.deploy(key_file, timeout=2)
     try:
         workbench = bench(seconds=2)
@@ -256,7 +256,7 @@ async def test_a_function_with_another_key_is_refused(
 async def test_a_store_that_is_slow_and_fails_one_call_in_twenty_changes_no_result(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On the driver's side; what a function sees of it is a failed partition, or reports that came inline only."""
+    """On the driver's side. For a function it means a failed partition, or reports that came inline only."""
     numbers = itertools.count()
 
     def unreliable(method: Callable[..., object]) -> Callable[..., object]:

@@ -1,4 +1,4 @@
-"""Calls by boto3: what Lambda refuses, what never arrived, and what may have run."""
+"""Calls by boto3: refused by Lambda, never arrived, or possibly run."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ async def test_a_provider_out_of_reach_has_run_nothing(invoker: LambdaInvoker) -
 
 
 async def test_a_payload_beyond_the_limit_is_refused_by_lambda(invoker: LambdaInvoker) -> None:
-    """The emulator keeps the limit that the executor believes in."""
+    """The emulator enforces the executor's limit."""
     with pytest.raises(UsageError, match="RequestTooLarge"):
         await invoker.invoke(b'"' + b"x" * invoker.limits.request + b'"', 0, 10)
 
@@ -252,7 +252,7 @@ async def test_one_call_after_the_other_shares_a_thread() -> None:
 
 
 async def test_a_call_does_not_wait_behind_one_that_was_taken_a_moment_ago() -> None:
-    """Whose thread had no time yet to say so."""
+    """The thread of that call has not reported its start yet."""
     threads, taken, go, second_ran = DaemonThreads(2, "taken"), threading.Event(), threading.Event(), threading.Event()
     get = threads._work.get
 
@@ -262,7 +262,7 @@ async def test_a_call_does_not_wait_behind_one_that_was_taken_a_moment_ago() -> 
         go.wait(60)
         return work
 
-    await threads.run(lambda: None)  # its thread is idle now, or about to be
+    await threads.run(lambda: None)  # its thread is idle now, or soon
     threads._work = SimpleNamespace(get=slow_get, put=threads._work.put, qsize=threads._work.qsize)  # type: ignore[assignment]
     go.set()
     await threads.run(lambda: None)

@@ -1,4 +1,4 @@
-"""The deployment key, as a function fetches it; tests/deployment/test_keys.py puts it there and runs with it."""
+"""The deployment key, as a function fetches it. tests/deployment/test_keys.py stores it and runs with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The package as it is deployed, by the API, with a real S3 server that fails one request in twenty."""
+"""The deployed package, through the API, with a real S3 server that fails one request in twenty."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def emulator(tmp_path: Path) -> Iterator[LambdaEmulator]:
 
 
 def create(emulator: LambdaEmulator, name: str, environment: dict[str, str]) -> Any:
-    """As `treadle deploy lambda` does it; returns when the function can be called."""
+    """Create a function as `treadle deploy lambda` does. Returns when it can be called."""
     client = boto3.client("lambda", region_name=REGION, endpoint_url=emulator.endpoint)
     client.create_function(
         FunctionName=name,

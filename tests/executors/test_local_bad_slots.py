@@ -1,4 +1,4 @@
-"""The conformance suite catches executors that break their promises."""
+"""The conformance suite detects executors that break their guarantees."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Reports = list[Report]
 
 
 class _BadSlot:
-    """Runs the task well, and then reports something else."""
+    """Runs the task correctly, and then reports something else."""
 
     def __init__(self, slot: Slot, spoil: Callable[[Reports], Reports]) -> None:
         self.name = slot.name

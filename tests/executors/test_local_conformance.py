@@ -1,4 +1,4 @@
-"""The local executor keeps every promise of the executor interface."""
+"""The local executor keeps every guarantee of the executor interface."""
 
 from __future__ import annotations
 

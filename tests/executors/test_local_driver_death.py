@@ -1,4 +1,4 @@
-"""Nothing outlives a driver that was killed without a chance to clean up."""
+"""No process outlives a driver that was killed without a chance to clean up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the end of a worker says about the attempt: a table."""
+"""The failure class of an attempt by the end of its worker: a table."""
 
 from __future__ import annotations
 

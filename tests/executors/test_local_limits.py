@@ -1,4 +1,4 @@
-"""Memory limits of processes, and the traces the kernel leaves when it kills for want of memory."""
+"""Memory limits of processes, and the kernel's traces of a kill for lack of memory."""
 
 from __future__ import annotations
 

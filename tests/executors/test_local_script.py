@@ -1,4 +1,4 @@
-"""Scripts say what happens at which time, across processes."""
+"""Scripts that schedule events across processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a local slot keeps its worker process, and when it takes a new one."""
+"""The conditions on which a local slot keeps its worker process or replaces it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def _pid(bench: Workbench, **job: Any) -> int:
 
 
 async def _faulted(bench: Workbench, size: int, memory: int = 0) -> int:
-    """Bytes that the kernel gave the worker while a task allocated so many."""
+    """Bytes that the kernel gave the worker while a task allocated `size` bytes."""
     worker = await _pid(bench)
     before = _faults(worker)
     await bench.play(("allocate", size), memory=memory)
@@ -87,7 +87,7 @@ async def test_a_process_that_ran_out_of_memory_is_replaced(bench: Workbench) ->
 async def test_memory_that_a_task_freed_is_used_again_by_the_next(bench: Workbench) -> None:
     size = 45 << 20
     assert await _faulted(bench, size) > size // 2
-    again = [await _faulted(bench, size) for _ in range(4)]  # on a busy machine it may have rested between two
+    again = [await _faulted(bench, size) for _ in range(4)]  # on a busy machine it may have rested between two tasks
     assert min(again) < size // 4
     assert await _faulted(bench, size, memory=200 << 20) > size // 2, "kept memory was granted beyond the limit"
 
@@ -106,7 +106,7 @@ def _resident(pid: int) -> int:
 
 
 def _until_heard_of(dead: int) -> None:
-    """Its parent, the executor, has taken its end."""
+    """Wait until its parent, the executor, has reaped it."""
     while Path(f"/proc/{dead}").exists():
         time.sleep(0.02)
 
@@ -157,7 +157,7 @@ async def test_a_process_that_cannot_be_watched_is_refused_and_leaves_nothing(
 
 @pytest.fixture
 async def own_path(place: Place, tmp_path: Path) -> AsyncIterator[Workbench]:
-    """Workers that also import what lies beside this file."""
+    """Workers that also import the modules next to this file."""
     executor = LocalExecutor(
         run_key=place.run_key, slots=1, environment={**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
     )

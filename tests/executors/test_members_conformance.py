@@ -1,4 +1,4 @@
-"""Functions that stay keep every promise of the executor interface, on both emulated providers."""
+"""Resident functions keep every guarantee of the executor interface, on both emulated providers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def means(provider: str, invoker: Invoker, key_file: str) -> Means:
 
 
 class _Ending(MemberExecutor):
-    """Stopping it is the moment at which the provider ends its idle sandboxes, which it may at any time."""
+    """Ends its idle sandboxes when it is stopped, which the provider may do at any time."""
 
     def __init__(self, made: Means, key_file: str, end: Callable[[], Any]) -> None:
         super().__init__(made, MEETING, key_file=key_file, slots=SLOTS)
@@ -63,7 +63,7 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LambdaPlace]
 
 @pytest.fixture(scope="module")
 def lambda_key(tmp_path_factory: pytest.TempPathFactory, functions: LambdaPlace) -> str:
-    """One deployment for all tests: sandboxes stay warm."""
+    """One deployment for all tests, so sandboxes stay warm."""
     key_file = str(tmp_path_factory.mktemp("key") / "key")
     name, value = SECRET
     functions.deploy(key_file, environment={f"TREADLE_SECRET_{name.upper()}": value})
@@ -99,7 +99,7 @@ def emulator(tmp_path_factory: pytest.TempPathFactory, openwhisk_key: str) -> It
         yield emulator
 
 
-@pytest.mark.chaos  # a quarter of a minute for what the other provider shows as well
+@pytest.mark.chaos  # 15 s; the other provider covers it too
 class TestMembersOnOpenWhisk(_Members):
     @pytest.fixture
     def key_file(self, openwhisk_key: str) -> str:

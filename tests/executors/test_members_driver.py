@@ -1,6 +1,6 @@
-"""A driver that dies takes its members along: the next one calls for others, and what was held is made again.
+"""A dying driver takes its members along. The next one calls new members, and held blocks are recomputed.
 
-Everything but the provider is real: the command line, the embedded server, driver processes that are killed.
+Everything except the provider is real: the command line, the embedded server, driver processes that are killed.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def test_a_run_on_members_outlives_its_drivers(terminal: Terminal, functions: La
 
 
 def committed(terminal: Terminal, count: int) -> None:
-    """Wait until so many tasks have counted."""
+    """Wait until this many tasks have counted."""
     deadline = time.monotonic() + PATIENCE
     while True:
         shown = terminal.run("show", "staying", "-o", "json")

@@ -1,6 +1,6 @@
-"""Functions that stay, when something goes wrong: the same result, or an error with its class.
+"""Resident functions with faults: the same result, or an error with its class.
 
-Sandboxes are handlers in threads of this process, each with its worker process; what the provider does is a script.
+Sandboxes are handlers in threads of this process, each with its worker process. The provider follows a script.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Step = Callable[["Sandboxes", bytes], Awaitable[Answer]]
 
 
 class Sandboxes:
-    """An invoker. A call takes the next step of the script, and is an ordinary one when that is used up."""
+    """An invoker. A call takes the next step of the script, and is normal when that is used up."""
 
     def __init__(self, key: bytes, seconds: float = 30.0) -> None:
         self.limits = Limits(6 << 20, 6 << 20, seconds, SIZES)
@@ -80,7 +80,7 @@ class Sandboxes:
         return sandbox
 
     async def close(self) -> None:
-        """They are ended by the fixture."""
+        """The fixture ends them."""
 
     def end(self) -> None:
         for sandbox in self._all:
@@ -192,7 +192,7 @@ async def test_a_member_without_tasks_is_dismissed_and_called_again_when_there_a
     assert (len(sandboxes.sizes), sandboxes.ended) == (2, 2)
 
 
-# -- calls that go wrong ----------
+# -- failing calls ----------
 
 
 async def refuse(_: Sandboxes, __: bytes) -> Answer:
@@ -204,13 +204,13 @@ async def fail(_: Sandboxes, __: bytes) -> Answer:
 
 
 async def lose_the_answer(sandboxes: Sandboxes, request: bytes) -> Answer:
-    """The call goes on, and nobody hears of its end."""
+    """The call goes on, but its answer is lost."""
     sandboxes.kept = asyncio.create_task(sandboxes.serve(request))  # type: ignore[attr-defined]
     raise StoreError("the connection broke", retryable=True)
 
 
 async def queue(sandboxes: Sandboxes, request: bytes) -> Answer:
-    """As an asynchronous call."""
+    """Return like an asynchronous call."""
     sandboxes.kept = asyncio.create_task(sandboxes.serve(request))  # type: ignore[attr-defined]
     return Answer("accepted")
 
@@ -336,7 +336,7 @@ async def test_functions_that_cannot_reach_the_coordinator_stop_the_run(
 
 
 async def copy(sandboxes: Sandboxes, request: bytes) -> Answer:
-    """Delivered twice, and both run at once."""
+    """Deliver the call twice. Both run at once."""
     sandboxes.kept = asyncio.create_task(sandboxes.serve(request))  # type: ignore[attr-defined]
     return await sandboxes.serve(request)
 
@@ -355,12 +355,12 @@ async def test_of_two_copies_of_a_call_one_is_a_member_and_the_other_leaves(
     assert (sandboxes.ended, len(sandboxes.sizes), script.times(0)) == (1, 1, 1)
 
 
-# -- the end of its time ----------
+# -- the time limit ----------
 
 
 @pytest.mark.parametrize("sandboxes", [6.0], indirect=True)
 async def test_the_end_of_a_members_time_is_not_its_tasks_fault(bench: Workbench, sandboxes: Sandboxes) -> None:
-    """6 s of the provider are 4.5, of which tasks run in 3.6."""
+    """Of the provider's 6 s the member has 4.5 s, and tasks may run in 3.6 s of them."""
     assert isinstance(await bench.play(("sleep", 1.0)), Outcome)
     report = await bench.play(("sleep", 20.0))
     assert failed(report, FailureClass.WORKER_LOST).how == "its member's time was over"
@@ -373,7 +373,7 @@ async def test_the_end_of_a_members_time_is_not_its_tasks_fault(bench: Workbench
 async def test_an_idle_member_hands_its_blocks_to_the_next_when_its_time_is_over(
     sandboxes: Sandboxes, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 6 s tasks run in 1.2; the rest is for a new member to start."""
+    """Of 6 s tasks may run in 1.2 s. The rest is for the start of a new member."""
     monkeypatch.setattr(lifetime, "HANDOVER_SHARE", 0.8)
     executor = members_of(sandboxes, place)
     bench = Workbench(executor, place, tmp_path)
@@ -393,7 +393,7 @@ async def test_an_idle_member_hands_its_blocks_to_the_next_when_its_time_is_over
 
 
 def pulled(ref: BlockRef, place: Place) -> list[bytes]:
-    """A block of the suite's run, as a reader on another host gets it."""
+    """A block of the suite's run, read from another host."""
     store = Store.open(place.store)
     reader = Blocks(store, RUN, None, lambda: HostPeers(store, RUN, place.run_key(RUN), None))
     try:
@@ -403,7 +403,7 @@ def pulled(ref: BlockRef, place: Place) -> list[bytes]:
         reader.close()
 
 
-# -- whom it believes ----------
+# -- trust ----------
 
 
 async def test_an_invitation_of_somebody_else_is_not_read(sandboxes: Sandboxes, place: Place) -> None:
@@ -441,7 +441,7 @@ def test_an_address_that_would_not_be_encrypted_is_refused(place: Place, sandbox
 
 
 def alone(name: str) -> Membership:
-    """Of a session without a coordinator."""
+    """The membership of a session without a coordinator."""
     return Membership(name, "members-1", bytes(32), lambda message: None)
 
 

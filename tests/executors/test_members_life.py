@@ -1,4 +1,4 @@
-"""When a slot's member is used, replaced, dismissed; and whose fault the end of its time is."""
+"""The use, replacement and dismissal of a slot's member, and the blame for the end of its time."""
 
 from __future__ import annotations
 

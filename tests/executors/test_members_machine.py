@@ -1,4 +1,4 @@
-"""What a member says and does: the table of its machine, entry by entry."""
+"""A member's messages and actions: the table of its state machine, entry by entry."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ HELLO = Hello("m", "tcp://127.0.0.1:1", "host")
 
 
 def machine(*, works_until: float = 100.0, ends: float = 120.0) -> MemberMachine:
-    """Connected at 0."""
+    """A state machine connected at 0."""
     made = MemberMachine("m", HELLO.address, HELLO.host, works_until=works_until, ends=ends)
     assert made.connected(0.0) == [Say(HELLO), Say(Take())]
     return made
@@ -90,7 +90,7 @@ def test_a_result_that_comes_as_its_task_is_withdrawn_is_forgotten() -> None:
 
 
 def test_a_member_that_was_taken_for_lost_leaves_when_it_hears_of_it() -> None:
-    """It stood still for longer than its lease, say; its slot has another one by now."""
+    """For example it stood still for longer than its lease, and its slot has another member now."""
     one = machine()
     one.heard(Task("t", 7, b""), 1.0)
     one.disconnected(30.0)

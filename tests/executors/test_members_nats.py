@@ -1,4 +1,4 @@
-"""Functions that stay behind NATs, which let nobody in: two hosts, each behind its own, and the driver on a third."""
+"""Resident functions behind NATs, which block callers: two hosts behind one NAT each, and the driver on a third."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ pytestmark = [
     pytest.mark.timeout(240),
 ]
 PROOF = 64 << 10
-"""Bytes that prove a path, each way."""
+"""Bytes each way that prove a path."""
 LONG = 60.0
 FAR = {"path", "relayed", "stored"}
-"""What blocks of another member came over."""
+"""The ways on which blocks of another member arrive."""
 
 
 def shuffle(gate: str = "") -> Spec:
-    """4 MB; readers wait at the gate once they have read."""
+    """A shuffle of 4 MB. Its readers wait at the gate after they have read."""
     return workflow(12, making=0.1, size=40_000, gate=gate)
 
 
@@ -38,7 +38,7 @@ def shuffle(gate: str = "") -> Spec:
 def nats(request: pytest.FixtureRequest) -> Iterator[Nats]:
     with two_nats(*getattr(request, "param", (Nat(), Nat()))) as nats:
         for one, other in ((nats.left, nats.right), (nats.right, nats.left)):
-            one.run("iptables", "-I", "INPUT", "-s", other.public)  # counts, and nothing else
+            one.run("iptables", "-I", "INPUT", "-s", other.public)  # a rule that only counts
         yield nats
 
 
@@ -57,26 +57,26 @@ async def rig(nats: Nats, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> As
 
 
 def direct(nats: Nats) -> int:
-    """Bytes of packets that came from one member to the other, as their hosts' kernels count them."""
+    """Bytes of packets between the members, counted by their hosts' kernels."""
     return sum(_received(one, other) for one, other in ((nats.left, nats.right), (nats.right, nats.left)))
 
 
 def _received(host: Host, other: Host) -> int:
-    """The rule may stand behind one that cuts the link."""
+    """The rule may come after one that cuts the link."""
     lines = host.run("iptables", "-nvxL", "INPUT").splitlines()
     counts = [int(line.split()[1]) for line in lines if other.public in line and "DROP" not in line]
     return counts[0]
 
 
 async def opened(nats: Nats) -> None:
-    """A path has proved itself, and whoever waits at the gate has read what came before."""
+    """Wait until a path is proved, and each reader at the gate has read the earlier data."""
     async with asyncio.timeout(LONG):
         while direct(nats) < 2 * PROOF:  # noqa: ASYNC110 (the kernel counts, and tells nobody)
             await asyncio.sleep(0.05)
 
 
 async def finished(rig: Rig, nats: Nats, gate: Path, run: str, *, cut_off: bool = False) -> int:
-    """Run with readers that wait at the gate until a path is open; the bytes that went over it from then on."""
+    """Run with readers that wait at the gate until a path is open. Returns the bytes sent over it from then on."""
     running = asyncio.create_task(rig.run(shuffle(gate=str(gate)), run))
     await asyncio.wait({running, waiting := asyncio.create_task(opened(nats))}, return_when=asyncio.FIRST_COMPLETED)
     assert waiting.done(), running.result()
@@ -94,12 +94,12 @@ async def finished(rig: Rig, nats: Nats, gate: Path, run: str, *, cut_off: bool 
 
 
 def pulled(rig: Rig, run: str) -> list[Outcome]:
-    """Of readers that pulled something."""
+    """The outcomes of readers that pulled a block."""
     return [one for one in rig.outcomes(run, "weights") if FAR & one.read.keys()]
 
 
 async def test_members_behind_nats_shuffle_directly(rig: Rig, nats: Nats, tmp_path: Path) -> None:
-    """The first reader of each member asks while there is no path; what the others read comes over it."""
+    """The first reader of each member reads before a path exists. Later readers' data comes over it."""
     over = await finished(rig, nats, tmp_path / "gate", "direct")
     later = sorted(sum(one.read.get(way, 0) for way in FAR) for one in pulled(rig, "direct"))[:-2]
     assert later

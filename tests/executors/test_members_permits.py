@@ -1,4 +1,4 @@
-"""An account that takes no more calls than there are idle members: some of them leave, and nothing is made twice."""
+"""An account that accepts no more calls than there are idle members: some members leave, and nothing runs twice."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from treadle.primitives.stores.store import Store
 NOW, SLOTS = 1000.0, 2
 ANCIENT = NOW - 10 * LONE
 PATIENT = msgspec.structs.replace(MEETING, idle=3000.0)
-"""Idle members stay for longer than this file's tests may take."""
+"""Idle members outlive the tests of this file."""
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_refused_calls_are_counted_until_they_are_made_again() -> None:
 
 @pytest.fixture
 async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rig]:
-    """A namespace that takes as many calls as the executor has slots (reference.md, `concurrent`)."""
+    """A namespace whose limit of calls is the executor's number of slots (reference.md, `concurrent`)."""
     with openwhisk(tmp_path / "openwhisk", dataclasses.replace(GENEROUS, concurrent=SLOTS)) as emulator:
         (tmp_path / "rig").mkdir()
         made = Rig(OpenWhiskPlace(emulator), tmp_path / "rig", seconds=280, slots=SLOTS, meeting=PATIENT)
@@ -87,7 +87,7 @@ async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
 
 
 def called(tasks: int) -> Spec:
-    """As many tasks as there are slots, whose functions do not stay."""
+    """As many tasks as slots, on functions that are not resident."""
     defaults = {"executor": "functions", "retry": {"maximumAttempts": 1}, "backups": False}
     pairs = {"type": "map", "input": {"range": tasks, "partitions": tasks}, "uses": f"{MODULE}:pairs", "flat": True}
     document = {"apiVersion": "treadle/v1", "name": "called", "stages": {"pairs": pairs}, "defaults": defaults}
@@ -121,7 +121,7 @@ async def test_blocks_of_a_member_that_leaves_are_read_from_another(rig: Rig, mo
 
 
 def read(rig: Rig, ref: BlockRef) -> list[object]:
-    """A block of the run `first`, as a reader on another host gets it. Raises MissingError when nothing holds it."""
+    """A block of the run `first`, read from another host. Raises MissingError when no member holds it."""
     store, key = Store.open(f"file://{rig.folder}/store"), sealing.run_key(rig.key, "first")
     reader = Blocks(store, "first", None, lambda: HostPeers(store, "first", key, None))
     try:

@@ -1,4 +1,4 @@
-"""Functions that stay in whole runs: blocks go from one to the other, and what dies or ends costs its own share."""
+"""Resident functions in whole runs: blocks go between them, and a member that dies or ends costs its own share."""
 
 from __future__ import annotations
 
@@ -44,9 +44,7 @@ async def rig(
     functions.emulator.invocations.clear()
     seconds = getattr(request, "param", 60.0)
     if seconds < 60:
-        monkeypatch.setattr(
-            lifetime, "HANDOVER_SHARE", 0.6
-        )  # a machine with other work takes its time to start a process
+        monkeypatch.setattr(lifetime, "HANDOVER_SHARE", 0.6)  # a busy machine is slow to start a process
     made = Rig(functions, tmp_path, seconds=seconds, meeting=meeting)
     monkeypatch.syspath_prepend(tmp_path / "project")
     monkeypatch.delitem(sys.modules, MODULE, raising=False)
@@ -68,7 +66,7 @@ async def test_a_shuffle_goes_from_member_to_member_and_leaves_the_same_as_local
 
 @pytest.mark.parametrize("meeting", [UNDIALLED], indirect=True)
 async def test_members_that_accept_no_connections_exchange_blocks_all_the_same(rig: Rig) -> None:
-    """AWS Lambda blocks inbound connections (AWS Lambda FAQs, on what function code may not do)."""
+    """AWS Lambda blocks inbound connections (AWS Lambda FAQs, restrictions of function code)."""
     spec = workflow(12, reading=0.1)
     found = await rig.run(spec, "behind")
     assert found.datasets["weights"] == (await rig.local(workflow(12))).datasets["weights"]
@@ -114,7 +112,7 @@ async def test_a_member_that_is_killed_costs_its_own_blocks_only(rig: Rig, funct
     assert len({before[partition] for partition in again}) == 1
 
 
-@pytest.mark.chaos  # a quarter of a minute: members live for seconds, and each of them twice
+@pytest.mark.chaos  # 15 s: members live for seconds, each of them twice
 @pytest.mark.parametrize("rig", [10.0], indirect=True)
 @pytest.mark.parametrize("meeting", [MEETING, UNDIALLED], indirect=True, ids=["dialled", "not dialled"])
 async def test_blocks_outlive_the_members_that_made_them(rig: Rig) -> None:

@@ -1,4 +1,4 @@
-"""A member does one task at a time, also while the worker of one that was stopped is still being killed."""
+"""A member runs one task at a time, even while the worker of a stopped task is still being killed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Sandbox:
         self.began: list[str] = []
         self.at_work: set[str] = set()
         self.met: list[set[str]] = []
-        """What was at work whenever a task began."""
+        """The running tasks at each start of a task."""
 
     def open(self, request: Request) -> Order:
         job = Job("run", "workflow", "2026-01-01T00:00:00Z", 0, "memory://", "")
@@ -69,7 +69,7 @@ def offer(coordinator: CoordinatorServer, task: str) -> None:
 
 
 def has(task: str) -> bool:
-    """Whether the member was given the task."""
+    """Whether the member received the task."""
     return any(one.get_name() == f"task {task}" for one in asyncio.all_tasks())
 
 

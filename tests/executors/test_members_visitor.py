@@ -1,4 +1,4 @@
-"""The driver's own seat among its members: it comes back when its connection breaks, and asks and answers again."""
+"""The driver's own connection among its members: it reconnects after a break, and repeats requests and answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def coordinator() -> AsyncIterator[CoordinatorServer]:
 
 @pytest.fixture
 def came(monkeypatch: pytest.MonkeyPatch) -> list[MemberMachine]:
-    """The machine of a visitor, each time that it has a connection."""
+    """The state machine of a visitor, once for each of its connections."""
     calls: list[MemberMachine] = []
     connected = MemberMachine.connected
 

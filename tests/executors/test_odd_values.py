@@ -1,4 +1,4 @@
-"""Text that is no Unicode and numbers beyond 64 bits, from user functions: told as theirs, never a defect of ours."""
+"""Text outside Unicode and numbers beyond 64 bits from user functions are the user's errors, never internal ones."""
 
 from __future__ import annotations
 

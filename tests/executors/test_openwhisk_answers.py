@@ -1,4 +1,4 @@
-"""What each reply of OpenWhisk's API means for the call."""
+"""The meaning of each reply of OpenWhisk's API for the call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Actions of an emulated OpenWhisk keep every promise of the executor interface."""
+"""Actions of an emulated OpenWhisk keep every guarantee of the executor interface."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def emulator(tmp_path_factory: pytest.TempPathFactory, key_file: str) -> Iterato
 class TestOpenWhisk(ExecutorTests):
     @pytest.fixture(autouse=True)
     def folder_of_this_test(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Temporary files of others on this machine are none of an attempt's."""
+        """Temporary files of other processes on this machine do not belong to the attempt."""
         (tmp_path / "temporary").mkdir()
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
 
@@ -45,7 +45,7 @@ class TestOpenWhisk(ExecutorTests):
 
     @pytest.fixture
     async def executor(self, emulator: OpenWhiskEmulator, key_file: str) -> AsyncIterator[EmulatedExecutor]:
-        """Containers stay warm for the next test, unless the test itself stops it."""
+        """Containers stay warm for the next test, unless the test itself stops the executor."""
         executor = EmulatedExecutor(emulator, key_file, slots=2)
         yield executor
         await FunctionExecutor.stop(executor)
@@ -53,7 +53,7 @@ class TestOpenWhisk(ExecutorTests):
     async def test_parquet_without_arrow_is_the_users_error_and_says_what_adds_it(
         self, bench: Workbench, tmp_path: Path
     ) -> None:
-        """The package is the real one, and has none."""
+        """The package is the real one, without Arrow."""
         file = tmp_path / "x.parquet"
         pyarrow.parquet.write_table(pyarrow.table({"a": [1]}), file)
         split = FileSplit(f"file://{file}", 0, 1, file.stat().st_size, "", ReadOptions("parquet"))

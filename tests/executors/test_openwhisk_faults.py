@@ -1,4 +1,4 @@
-"""Whatever goes wrong at OpenWhisk: the same result, or an error with its class; throttling spends nothing."""
+"""Any fault at OpenWhisk gives the same result, or an error with its class. Throttling spends no attempt."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory, key_file: str) -> Ite
 
 @pytest.fixture
 def emulator(installation: OpenWhiskEmulator) -> Iterator[OpenWhiskEmulator]:
-    """Without faults at the beginning, and without calls."""
+    """The emulator without faults or calls at the start."""
     limits = installation.limits
     installation.activations.clear()
     installation.refused = installation.most_at_once = 0
@@ -66,7 +66,7 @@ async def test_a_caller_cannot_give_a_container_another_key(emulator: OpenWhiskE
 
 
 def usage(bench: Workbench) -> tuple[int, int]:
-    """Calls that were taken, and those that were throttled."""
+    """(accepted calls, throttled calls)."""
     assert isinstance(bench.executor, FunctionExecutor)
     return bench.executor.usage.calls, bench.executor.usage.throttled
 
@@ -113,7 +113,7 @@ async def test_a_namespace_that_takes_one_call_at_a_time_gets_one_at_a_time(
 async def test_what_ran_to_its_end_is_taken_however_that_is_told(
     bench: Workbench, emulator: OpenWhiskEmulator, kind: Kind
 ) -> None:
-    """By the answer, a record that comes late, or the reports in the store."""
+    """By the answer, by a late record, or by the reports in the store."""
     emulator.set_faults(Fault(kind, seconds=0.3))
     script = bench.scripted({})
     report = await attempt(bench, bench.scripted_task(script, 1))
@@ -183,7 +183,7 @@ async def test_an_action_that_is_not_deployed_is_told_to_who_deploys(
 
 
 async def test_a_task_larger_than_a_payload_goes_by_reference(bench: Workbench, emulator: OpenWhiskEmulator) -> None:
-    """1 MB of parameters and of result (docs/reference.md of apache/openwhisk)."""
+    """The limit is 1 MB for parameters and for the result (docs/reference.md of apache/openwhisk)."""
     report = await attempt(bench, bench.task("same", [["x" * (2 << 20)]]))
     assert bench.records(report) == ["x" * (2 << 20)]
     assert len(emulator.activations) == 1

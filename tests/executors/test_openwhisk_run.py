@@ -1,6 +1,6 @@
-"""`treadle deploy openwhisk`, `run --executor openwhisk` and `result`, as typed, against the emulated OpenWhisk.
+"""`treadle deploy openwhisk`, `run --executor openwhisk` and `result`, as typed, with the emulated OpenWhisk.
 
-Everything but the provider is real: the command line, the embedded server, a driver process, the action's zip.
+Everything except the provider is real: the command line, the embedded server, a driver process, the action's zip.
 """
 
 from __future__ import annotations

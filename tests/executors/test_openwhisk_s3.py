@@ -1,4 +1,4 @@
-"""Tasks on OpenWhisk over a real S3 server, which the action reaches by the variables it was deployed with."""
+"""Tasks on OpenWhisk over a real S3 server, which the action reaches by its deployed variables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sorts, reduces, broadcasts, samples and the ways a partition is cut up."""
+"""Sorts, reduces, broadcasts, samples and the cuts of a partition."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PAIRS = st.lists(st.tuples(KEYS, st.integers(0, 9)), max_size=30)
 
 
 def pair_up(left: Any, right: Any) -> Any:
-    """Not associative: tells the shape of a fold."""
+    """Not associative, so it shows the shape of a fold."""
     return (left, right)
 
 
@@ -162,7 +162,7 @@ def count(key: Any, values: Iterator[Any]) -> Result:
 
 
 def tree(values: list[Any], fan_in: int) -> Any:
-    """Level by level, as docs/semantics.md has it."""
+    """Level by level, as docs/semantics.md defines it."""
     while len(values) > 1:
         groups = [values[start : start + fan_in] for start in range(0, len(values), fan_in)]
         values = [list(itertools.accumulate(group, pair_up))[-1] for group in groups]

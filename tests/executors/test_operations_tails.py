@@ -1,4 +1,4 @@
-"""The tails of a program: partitions scattered, combined, cut up and discarded."""
+"""The tails of a program: partitions scattered, combined, cut and discarded."""
 
 from __future__ import annotations
 

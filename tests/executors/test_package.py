@@ -1,4 +1,4 @@
-"""What is deployed holds what a function runs, and no more."""
+"""The deployed package holds the code of a function, and no more."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def unpacked(package: Package, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 def clean(folder: Path, code: str) -> str:
-    """What an interpreter prints that has only the package on its path; no environment, no site-packages."""
+    """The output of an interpreter with only the package on its path: no environment, no site-packages."""
     start = f"import sys; sys.path.insert(0, {str(folder)!r}); {code}"
     command = [sys.executable, "-I", "-S", "-B", "-c", start]
     done = subprocess.run(command, env={}, capture_output=True, text=True, check=False)
@@ -56,7 +56,7 @@ def clean(folder: Path, code: str) -> str:
 
 
 def test_a_clean_interpreter_with_only_the_package_imports_the_handler(unpacked: Path) -> None:
-    """And the two entries that call it; that of Lambda does so when it is imported."""
+    """Also the two entry points that call it. Lambda's does so at import."""
     out = clean(unpacked, f"import json, {HANDLER}; print(json.dumps([sorted(sys.modules), {HANDLER}.__file__]))")
     clean(unpacked, "import treadle.executors.openwhisk.entry")
     modules, file = json.loads(out)
@@ -66,7 +66,7 @@ def test_a_clean_interpreter_with_only_the_package_imports_the_handler(unpacked:
 
 
 def test_every_library_of_the_package_loads_from_it(unpacked: Path) -> None:
-    """Leaving out tests, headers and stubs has taken nothing that is imported."""
+    """No import needs the omitted tests, headers and stubs."""
     names = (
         "numpy",
         "numpy.testing",
@@ -191,7 +191,7 @@ def test_arm_has_two_names() -> None:
     assert lambda_target("3.12", "arm64") == lambda_target("3.12", "aarch64")
 
 
-# -- where wheels come from
+# -- sources of wheels
 
 
 COMMANDS = {
@@ -250,7 +250,7 @@ def test_missing_wheels_hint_names_the_python_with_a_newer_c_library(
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Every version of uv.lock, with the Pythons that it is for."""
+    """Every version in uv.lock, with its versions of Python."""
     file = tmp_path_factory.mktemp("lock") / "locked.txt"
     command = [UV, "export", "--quiet", "--frozen", "--no-hashes", "--no-emit-workspace", "--all-packages"]
     subprocess.run([*command, "--all-extras", "--output-file", file], check=True, cwd=ROOT)
@@ -259,7 +259,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 RUNTIMES = [lambda_target(python) for python in LAMBDA_GLIBC] + [openwhisk_target(python) for python in OPENWHISK_GLIBC]
 WITHOUT = {("kafka", "3.11", (2, 26))}
-"""Extra, Python and C library that docs/packages.md says have no wheels."""
+"""(extra, Python, C library) without wheels, by docs/packages.md."""
 
 
 @pytest.mark.parametrize("extra", ["", "arrow", "kafka"])
@@ -267,7 +267,7 @@ WITHOUT = {("kafka", "3.11", (2, 26))}
 def test_the_locked_versions_have_wheels_for_every_runtime(
     tmp_path: Path, locked: Path, target: Target, extra: str
 ) -> None:
-    """What `make` installs can be deployed to Lambda and OpenWhisk, whichever Python it is made with."""
+    """The result of `make` can be deployed to Lambda and OpenWhisk from each version of Python."""
     command = [
         *dependency_wheels.uv_command(UV, target, tmp_path / "f", locked),
         "--dry-run",

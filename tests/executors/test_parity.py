@@ -1,4 +1,4 @@
-"""A provider emulated on this machine keeps the promises of the executor interface, within the provider's limits."""
+"""A provider emulated on this machine keeps the guarantees of the executor interface, within the provider's limits."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def parity(place: Place, emulation: Emulation, slots: int = 2) -> FunctionExecut
     return FunctionExecutor("lambda", ParityInvoker(emulation, key, environment), key_file=place.key_file, slots=slots)
 
 
-@pytest.mark.chaos  # a minute: what it shares with Lambda's own conformance is most of it
+@pytest.mark.chaos  # a minute; mostly the same as Lambda's conformance
 class TestEmulatedLambda(ExecutorTests):
     @pytest.fixture
     async def executor(self, place: Place) -> AsyncIterator[Executor]:
@@ -76,7 +76,7 @@ async def looks(bench: Workbench, index: int) -> Any:
 
 
 def test_every_provider_has_its_own_figures() -> None:
-    """Cited at their invokers; here only that the emulation did not drift from them."""
+    """Their invokers cite the sources. This checks only that the emulation has the same figures."""
     lambda_, openwhisk = EMULATIONS["lambda"].limits, EMULATIONS["openwhisk"].limits
     assert (lambda_.request, lambda_.seconds, lambda_.temporary) == (6 * MIB, 900, 512 * MIB)
     assert openwhisk.request < MIB
@@ -119,7 +119,7 @@ async def test_memory_beyond_the_size_of_the_function_is_refused_to_the_attempt(
 
 
 async def test_call_delivered_twice_counts_once(place: Place, tmp_path: Path) -> None:
-    """Both copies run, unless the first is faster than the other's start."""
+    """Both copies run, unless the first ends before the other starts."""
     executor = parity(place, msgspec.structs.replace(TIGHT, repeated=1))
     bench = Workbench(executor, place, tmp_path)
     script = bench.scripted({0: [[("sleep", 1)], [("sleep", 1)]]})

@@ -1,4 +1,4 @@
-"""Failures say which record it was: its file and line, its key; functions may ask the same."""
+"""Failures name their record by file and line, or by key. Functions can read the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""No form that code gives a secret without meaning to hide it is left in what leaves a worker."""
+"""No usual encoding of a secret is left in a worker's output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run finds in a warm process: modules of its own, the folder of its tasks, and code that is whole."""
+"""The state of a run in a warm process: its own modules, its tasks' folder, and complete code."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def call(run, x):
 
 @pytest.fixture
 def script(tmp_path: Path) -> Script:
-    """Runs code in a process of its own; runs `a` to `f` have one bundle, whose function keeps what it was called with.
+    """Runs code in another process. Runs `a` to `f` share a bundle, whose function keeps its arguments.
 
     Returns the printed lines.
     """

@@ -1,4 +1,4 @@
-"""Partitions from input to report: failures and their classes, lost blocks, secrets, sharing of inputs, tasks."""
+"""A partition from input to report: failures and their classes, lost blocks, secrets, shared inputs, tasks."""
 
 from __future__ import annotations
 
@@ -249,7 +249,7 @@ M_MMAP_THRESHOLD = -3
 
 
 def test_an_allocator_that_refuses_to_keep_so_much_keeps_what_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As mallopt of older versions of glibc does (malloc.c, do_set_mmap_threshold)."""
+    """Like mallopt in older versions of glibc (malloc.c, do_set_mmap_threshold)."""
     taken: dict[int, int] = {}
 
     def mallopt(option: int, value: int) -> int:
@@ -329,7 +329,7 @@ def test_a_part_that_is_there_with_other_bytes_is_a_user_error(bench: Bench, tmp
 
 
 class Large:
-    """Stands for what a partition holds."""
+    """A replacement for a partition's data."""
 
 
 _alive: weakref.WeakSet[Large] = weakref.WeakSet()

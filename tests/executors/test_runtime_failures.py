@@ -1,4 +1,4 @@
-"""How failures of a partition are classed, told, and traced to lost input."""
+"""The class, the message and the lost input of a partition's failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sorting, grouping and folding through files are sorting, grouping and folding."""
+"""Sorting, grouping and folding through files give the same result as in memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EXAMPLES = settings(max_examples=60, deadline=None)
 
 
 def pair_up(left: Any, right: Any) -> Any:
-    """Not associative: tells the shape of a fold."""
+    """Not associative, so it shows the shape of a fold."""
     return (left, right)
 
 
@@ -85,7 +85,7 @@ def test_more_runs_than_are_merged_at_once(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("kind", ["objects", "array", "table"])
 def test_a_pass_writes_every_record_once(kind: Kind) -> None:
-    """Chunks are views of a run; none takes the whole run with it."""
+    """Chunks are views of a run. None keeps the whole run in memory."""
     room, count = Room(256 << 10), 20_000
     numbers = np.arange(count, dtype="i8") * 7919 % 10_007
     texts = [f"{number:050}" for number in numbers.tolist()]
@@ -100,7 +100,7 @@ def test_a_pass_writes_every_record_once(kind: Kind) -> None:
 
 
 def test_a_run_is_merged_a_chunk_at_a_time() -> None:
-    """What is in memory at once is a chunk of each run, and what is joined of them."""
+    """Memory holds a chunk of each run, and their merged records."""
     room = Room(64 << 10)
     sorter = Sorter("objects", room)
     for piece in pieces_of([(place * 7919 % 10007, "x" * 100) for place in range(10_000)], 100):
@@ -216,7 +216,7 @@ def test_accumulators_are_never_written() -> None:
 
 
 def test_no_more_is_held_than_fits_when_the_first_is_unlike_the_rest() -> None:
-    """Records of 64 KiB after a small one: about sixteen are a mebibyte."""
+    """Records of 64 KiB after a small one. About sixteen are a mebibyte."""
     sizes = [1] + [1 << 16] * 200
     taken = 0
 

@@ -1,4 +1,5 @@
-"""Files larger than the budget, each in one split, go through a worker that keeps to it; so do batches of tables."""
+"""Files larger than the memory budget, each in one split, pass through a worker that keeps to it. So do batches of
+tables."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from treadle.primitives.formats import FileSplit, Format, ReadOptions, plan_spli
 from treadle.primitives.stores.input_files import list_files
 
 ROW_BYTES = 32
-"""Of a line of each file, about."""
+"""Approximate bytes of a line in each file."""
 FORMATS_OF_COLUMNS = [
     pytest.param(144 << 20, 144 << 20, id="small"),  # pyarrow alone takes half of it
     SIZES[1],
@@ -40,7 +41,7 @@ def numbers(count: int) -> Iterator[range]:
 
 
 def table(path: Path, count: int) -> None:
-    """In one row group."""
+    """Write the table in one row group."""
     rows = pa.table([np.arange(count)] * (ROW_BYTES // 8), names=["a", "b", "c", "d"])
     pq.write_table(rows, path, row_group_size=count, compression="NONE", use_dictionary=False)
 
@@ -60,7 +61,7 @@ COLUMNS: dict[Format, Callable[[Path, int], None]] = {"parquet": table, "npy": a
 
 
 def split_of(path: Path, format: Format) -> FileSplit:
-    """All of the file."""
+    """A split with the whole file."""
     [info] = list_files(str(path))
     options = ReadOptions(format, header=False, gzip=path.suffix == ".gz")
     [split] = plan_splits(info, options, 1 << 40)
@@ -78,7 +79,7 @@ def packed(path: Path) -> Path:
 async def test_a_file_of_lines(
     place: Place, tmp_path: Path, memory: int, size: int, format: Format, gzipped: bool
 ) -> None:
-    """A function gets them one after the other."""
+    """A function gets the lines one after the other."""
     path, count = tmp_path / "input", size // ROW_BYTES
     with path.open("w") as file:
         for some in numbers(count):

@@ -1,4 +1,4 @@
-"""A memory budget changes speed only: every operation and every tail gives what it gives in memory."""
+"""A memory budget changes speed only: every operation and every tail gives the same result as without it."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def unsplit(records: Iterator[Any]) -> Iterator[Any]:
 
 
 def same(roomy: Bench, tight: Bench, *ops: Op, source: Any, tail: Tail = Keep(), **settings: Any) -> None:
-    """The outcomes agree in all that can be seen of them."""
+    """The outcomes agree in every visible part."""
     wanted = roomy.outcome(*ops, source=source, tail=tail, **settings)
     found = tight.outcome(*ops, source=source, tail=tail, **settings)
     assert (found.kind, found.rows, found.metrics, found.counts) == (

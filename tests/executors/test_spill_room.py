@@ -1,4 +1,4 @@
-"""Spill files: private, nameless, gone with their process; and what a full disk comes to."""
+"""Spill files: private, unnamed, removed with their process. A full disk is an error with its class."""
 
 from __future__ import annotations
 

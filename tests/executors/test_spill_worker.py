@@ -1,6 +1,6 @@
-"""A worker process with little memory: datasets of several times its budget go through, and it keeps to the budget.
+"""A worker process with little memory: datasets of several times its budget pass through, and it keeps to the budget.
 
-The budget is a hard limit as well: a worker that allocates more fails with OUT_OF_MEMORY.
+The budget is also a hard limit: a worker that allocates more fails with OUT_OF_MEMORY.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from treadle.executors.program import BlockInput, MapPartition, RangeSplit, Redu
 from treadle.executors.testing import Place
 
 RECORD_BYTES = 104
-"""Of a record of `functions.records`, encoded."""
+"""Encoded bytes of a record of `functions.records`."""
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 
 async def shuffled(line: Line, count: int) -> BlockInput:
-    """Records of `functions.records`, in one target."""
+    """Records of `functions.records`, shuffled to one target."""
     made = MapPartition("made", call(functions.records), flat=True)
     outcome = await line.run(made, source=RangeSplit(0, count), tail=Scatter("shuffle", FIRST, 1))
     assert outcome.block is not None
@@ -39,7 +39,7 @@ async def shuffled(line: Line, count: int) -> BlockInput:
 
 @pytest.mark.parametrize(("memory", "size"), SIZES)
 async def test_a_dataset_of_several_budgets(place: Place, memory: int, size: int) -> None:
-    """Made and shuffled by one task, to one target; sorted, reduced per key and folded by one task each."""
+    """One task makes and shuffles it to one target. One task each sorts, reduces per key and folds it."""
     count = size // RECORD_BYTES
     async with started(place, memory) as line:
         target = await shuffled(line, count)
@@ -68,7 +68,7 @@ async def test_a_dataset_of_several_budgets(place: Place, memory: int, size: int
 
 @pytest.mark.parametrize(("memory", "size"), SIZES)
 async def test_a_key_of_several_budgets(place: Place, memory: int, size: int) -> None:
-    """The function gets its values one after the other."""
+    """The function gets the values one after the other."""
     count = size // RECORD_BYTES
     async with started(place, memory) as line:
         target = await shuffled(line, count)

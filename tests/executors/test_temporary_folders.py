@@ -1,4 +1,4 @@
-"""The temporary folder of an attempt goes with the attempt, also when its process is killed."""
+"""The temporary folder of an attempt is removed with it, also when its process is killed."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ os._exit(9)
 
 @pytest.mark.parametrize("elsewhere", [False, True])
 async def test_a_killed_driver_leaves_no_temporary_folder_of_its_workers(tmp_path: Path, elsewhere: bool) -> None:
-    """Nor when tasks have another `TMPDIR` than their driver."""
+    """Also if tasks have another `TMPDIR` than their driver."""
     temporary = tmp_path / "elsewhere" if elsewhere else tmp_path
     temporary.mkdir(exist_ok=True)
     environment = {**os.environ, "TMPDIR": str(tmp_path)}

@@ -1,4 +1,4 @@
-"""A worker imports what it needs and no more: a cold one must take tasks within 150 ms."""
+"""A worker imports only the modules that it needs: a cold worker must accept tasks within 150 ms."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _TOO_EARLY = {
     "treadle.primitives.formats.read",
     "treadle.primitives.sealing",
 }
-"""Together 25 ms of processor time, which a worker waiting for its first task has no use for."""
+"""Together 25 ms of processor time, of no use for a worker that waits for its first task."""
 
 
 def _imported(module: str) -> set[str]:
@@ -57,7 +57,7 @@ def test_worker_imports_nothing_heavy() -> None:
 
 
 def test_a_waiting_worker_has_imported_nothing_it_may_never_use() -> None:
-    imported = _imported("treadle.executors.worker.main") - _imported("traceback")  # which needs dataclasses in 3.14
+    imported = _imported("treadle.executors.worker.main") - _imported("traceback")  # it needs dataclasses in 3.14
     assert imported & _TOO_EARLY == set()
 
 

@@ -1,4 +1,4 @@
-"""The tail of a log as reports carry it."""
+"""The tail of a log in reports."""
 
 from __future__ import annotations
 

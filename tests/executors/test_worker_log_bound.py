@@ -1,4 +1,4 @@
-"""A log that grows without end does not fill the disk."""
+"""An endless log does not fill the disk."""
 
 from __future__ import annotations
 

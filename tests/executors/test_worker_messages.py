@@ -1,4 +1,4 @@
-"""Frames come out of the buffer as they went in, however the stream was cut."""
+"""Frames leave the buffer as they entered it, however the stream was cut."""
 
 from __future__ import annotations
 

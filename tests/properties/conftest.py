@@ -1,4 +1,4 @@
-"""Executors and stores that stay up for all property tests of a session."""
+"""Executors and stores that all property tests of a session share."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TESTS = Path(__file__).parent.parent
 
 @dataclass
 class Site:
-    """Where generated workflows run."""
+    """The site of generated workflows."""
 
     harness: Harness
     executor: Executor
@@ -42,7 +42,7 @@ class Site:
         return self.harness.engine(store or self.store, executor or self.executor, self.host_root)
 
     def place(self) -> tuple[Path, str]:
-        """A folder for files, and the id of a run, both new."""
+        """(a folder for files, the id of a run), both new."""
         number = next(self.numbers)
         base = self.folder / str(number)
         base.mkdir()
@@ -55,7 +55,7 @@ class Site:
 
     @property
     def scripts(self) -> Path:
-        """Where functions find their faults."""
+        """The folder in which functions find their faults."""
         return self.harness.folder / "faults"
 
 
@@ -82,7 +82,7 @@ def numbers() -> Iterator[int]:
 
 @pytest.fixture(scope="session")
 def sites(harness: Harness, host_folder: Path, numbers: Iterator[int]) -> Callable[[int, bool], Site]:
-    """Local slots, with or without memory shared between them, and files as the store."""
+    """Local slots with or without shared memory, and files as the store."""
     known: dict[tuple[int, bool], Site] = {}
 
     def site(slots: int, host: bool) -> Site:
@@ -97,7 +97,7 @@ def sites(harness: Harness, host_folder: Path, numbers: Iterator[int]) -> Callab
 
 @dataclass
 class Hosts(Site):
-    """Two hosts with a slot each and memory of their own; blocks are pulled over TCP."""
+    """Two hosts with a slot and memory each. Blocks are pulled over TCP."""
 
     roots: Sequence[Path] = ()
     servers: Sequence[Server] = ()
@@ -125,7 +125,7 @@ def hosts_site(harness: Harness, host_folder: Path, numbers: Iterator[int]) -> H
 def namespaces_site(
     tmp_path_factory: pytest.TempPathFactory, host_folder: Path, numbers: Iterator[int]
 ) -> Iterator[Hosts]:
-    """Two hosts in network namespaces of their own; the driver is on the first one."""
+    """Two hosts in separate network namespaces. The driver is on the first one."""
     if reason := namespaces.unsupported():
         pytest.skip(reason)
     with namespaces.two_hosts() as (left, right):
@@ -152,7 +152,7 @@ def _in_namespaces(
 
 @pytest.fixture(scope="session")
 def s3_site(harness: Harness, numbers: Iterator[int]) -> Iterator[Site]:
-    """Two slots that share nothing but a real S3 server."""
+    """Two slots that share only a real S3 server."""
     with seaweedfs() as endpoint:
         store = Store.open("s3://treadle", **endpoint.options)
         executor = harness.local(2, None, environment=endpoint.environment)
@@ -168,7 +168,7 @@ def isolated_site(harness: Harness, numbers: Iterator[int]) -> Site:
 
 @pytest.fixture(scope="session", params=[1, 1500])
 def tight_site(harness: Harness, numbers: Iterator[int], request: pytest.FixtureRequest) -> Site:
-    """Two slots where no record may wait in memory, or a few."""
+    """Two slots with memory for no waiting record, or for a few."""
     store = Store.open(f"file://{harness.folder}/store")
     executor = harness.local(2, None, room=request.param)
     return Site(harness, executor, store, None, harness.folder, numbers)

@@ -1,7 +1,7 @@
-"""User functions of generated workflows: each takes any record of any kind, and nothing but its arguments decides.
+"""User functions of generated workflows. Each accepts any record, and depends only on its arguments.
 
-Each one first plays its part of a fault script, when the test wrote one for the run: a JSON file named after the run
-in the folder that `TEST_FAULTS` names, with the steps of each stage, partition and attempt.
+Each first executes its part of a fault script, if the test wrote one for the run: a JSON file named after the run in
+the folder `TEST_FAULTS`, with the steps of each stage, partition and attempt.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ KEYS: list[Any] = [
     *("a", None, NAN, 1, True, 1.0, 0, -0.0, "b", b"a", (1, NAN), (None, "x"), 2**70, -(2**65), 0.5, "é", ""),
     *(date(2020, 1, 2), datetime(2020, 1, 2, 3), datetime(2020, 1, 2, tzinfo=UTC), uuid.UUID(int=7), ((1,), 2), ()),
 ]
-"""Of every type a key may have, with several that are equal to one another."""
+"""Keys of every permitted type, some of them equal to each other."""
 FAULTS = "TEST_FAULTS"
 
 
 class PickyError(ValueError):
-    """What functions that refuse some records raise."""
+    """The error of functions that refuse some records."""
 
 
 class ScriptedError(RuntimeError):
-    """What a script makes functions raise."""
+    """The error of a script's faults."""
 
 
 # -- faults --------------------------------------------------------------------------------------------------------
@@ -52,7 +52,7 @@ def _script(run: str) -> Mapping[str, Any]:
 
 
 def play(context: Any) -> None:
-    """Do what the script has for this stage, partition and attempt."""
+    """Execute the script's step for this stage, partition and attempt."""
     steps = _script(context.run).get(context.stage, {}).get(str(context.partition), {})
     match steps.get(str(context.attempt)):
         case "raise":
@@ -65,7 +65,7 @@ def play(context: Any) -> None:
             time.sleep(0.05)
 
 
-# -- any record as something simple --------------------------------------------------------------------------------
+# -- records as simple values --------------------------------------------------------------------------------------
 
 
 def plain(value: Any) -> Any:
@@ -80,7 +80,7 @@ def plain(value: Any) -> Any:
 
 
 def digest(value: Any) -> int:
-    """0 .. 999, from what the value is."""
+    """A number from 0 to 999 that depends only on the value."""
     return zlib.crc32(repr(plain(value)).encode()) % 1000
 
 
@@ -108,21 +108,21 @@ def word(record: Any, *, context: Any) -> str:
 
 
 def to_pair(record: Any, *, context: Any) -> tuple[Any, int]:
-    """Keys of every type."""
+    """A pair with a key of any type."""
     play(context)
     value = digest(record)
     return KEYS[value % len(KEYS)], value
 
 
 def to_skewed_pair(record: Any, *, context: Any) -> tuple[Any, int]:
-    """Nine of ten records have one key."""
+    """A pair; nine of ten records have the same key."""
     play(context)
     value = digest(record)
     return (value, value) if value % 10 == 0 else ("hot", value)
 
 
 def to_list_pair(record: Any, *, context: Any) -> list[Any]:
-    """A pair that can be changed in place."""
+    """A mutable pair."""
     play(context)
     value = digest(record)
     return [value % 3, [value]]
@@ -133,7 +133,7 @@ def to_nothing(record: Any, *, context: Any) -> None:
 
 
 def to_rows(record: Any, *, context: Any) -> Any:
-    """Each record is an array of its own: never a partition."""
+    """Each record is an array, but never a partition."""
     import numpy
 
     play(context)
@@ -141,7 +141,7 @@ def to_rows(record: Any, *, context: Any) -> Any:
 
 
 def placed(record: Any, *, context: Any) -> list[Any]:
-    """Where the record stands."""
+    """The position of the record."""
     play(context)
     place = context.record
     return [place.position, place.uri, place.line, place.row]
@@ -156,7 +156,7 @@ def several(record: Any, *, context: Any) -> Iterator[int]:
 
 
 def listed(record: Any, *, context: Any) -> Any:
-    """Flat only where the stage says so."""
+    """Flat only if the stage has `flat`."""
     play(context)
     value = digest(record)
     return [value, str(value)][: value % 3]
@@ -172,7 +172,7 @@ def picky(record: Any, *, context: Any) -> int:
 
 
 def picky_late(record: Any, *, context: Any) -> Iterator[int]:
-    """Refuses some records only after it has given something."""
+    """Refuses some records after it has yielded others."""
     play(context)
     value = digest(record)
     yield value
@@ -181,7 +181,7 @@ def picky_late(record: Any, *, context: Any) -> Iterator[int]:
 
 
 def drawn(record: Any, *, context: Any) -> int:
-    """Random, and yet the same on every attempt."""
+    """A random number that is the same in every attempt."""
     play(context)
     return digest(record) + int(context.rng.integers(1000))
 
@@ -198,7 +198,7 @@ def with_value(record: Any, *, value: Any, context: Any) -> int:
 
 
 def changing(record: Any, *, value: Any = None, context: Any) -> int:
-    """Changes what it is given, where that can be changed; nobody else may see it."""
+    """Changes its arguments if they are mutable. The change must stay invisible."""
     play(context)
     for each in (record, value):
         if isinstance(each, list):
@@ -234,7 +234,7 @@ def to_table(partition: Any, *, context: Any) -> Any:
 
 
 def to_frame(partition: Any, *, context: Any) -> Any:
-    """Columns `k` and `v`, of another library than Arrow."""
+    """Columns `k` and `v`, in a library other than Arrow."""
     from frames import Frame
 
     play(context)
@@ -271,7 +271,7 @@ def to_float_array(partition: Any, *, context: Any) -> Any:
 
 
 def to_scalar_array(partition: Any, *, context: Any) -> Any:
-    """An array of no dimension is one record."""
+    """An array without dimensions is one record."""
     import numpy
 
     play(context)
@@ -313,7 +313,7 @@ def hot_key_of(record: Any) -> str:
 
 
 def no_key_of(record: Any) -> Any:
-    """Of a type that no key may have, now and then."""
+    """Sometimes of a type that keys may not have."""
     return {"a": 1} if digest(record) % 20 == 0 else 1
 
 
@@ -330,7 +330,7 @@ def keys_of_array(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def nest(a: Any, b: Any) -> str:
-    """Neither associative nor commutative: it shows the shape of the tree and the order of everything."""
+    """Neither associative nor commutative, so it shows the shape of the tree and the order of all records."""
     return f"({plain(a)} {plain(b)})"
 
 
@@ -339,7 +339,7 @@ def add(a: Any, b: Any) -> int:
 
 
 def append(a: Any, b: Any) -> Any:
-    """Changes its left operand, as accumulators do."""
+    """Changes its left operand, like accumulators do."""
     left = a if isinstance(a, list) else [plain(a)]
     left.extend(b if isinstance(b, list) else [plain(b)])
     return left
@@ -399,7 +399,7 @@ def picky_of_key(key: Any, values: Any, *, context: Any) -> int:
 
 
 def first_of_key(key: Any, values: Iterator[Any], *, context: Any) -> Any:
-    """Leaves the rest of the values where they are."""
+    """Does not read the other values."""
     play(context)
     return plain(next(iter(values), None)) if not isinstance(values, Mapping) else sorted(values)
 
@@ -422,7 +422,7 @@ def of_partition_measured(values: Any, *, context: Any) -> Result:
 
 
 def of_partitions(values: Any, *, context: Any) -> list[Any]:
-    """What whole partitions show."""
+    """The visible properties of whole partitions."""
     play(context)
     return [(type(partition).__name__, digest(_records(partition))) for partition in values.partitions()]
 

@@ -1,7 +1,7 @@
-"""Documents that no person would write: those of the repository, mutated; and what may come of them.
+"""Mutated documents of the repository, and the checks of their results.
 
 `python tests/properties/mutations.py --seconds 3600` mutates for an hour, from a seed that it prints. A document that
-breaks a claim is kept in a file; the exit code is then 1. `--seed` and `--first` make one of them again.
+breaks a claim is saved to a file, and the exit code is then 1. `--seed` and `--first` reproduce one of them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from treadle.orchestrator.run_store.run_files import Submission
 from treadle.primitives.errors import TreadleError
 
 MOST_SECONDS, MOST_MEMORY, MOST_OUTPUT = 2.0, 200 * 2**20, 2**20
-"""CPU time of one document, memory beside the 100 MiB of the imported program, and characters of its findings."""
+"""CPU seconds of one document, memory besides the 100 MiB of the imported program, and characters of its findings."""
 TRIES = 3
 PACE = 0.1
 """CPU seconds of `_fixed_work` on the machine for which MOST_SECONDS holds: one idle core of an AMD EPYC."""
@@ -62,13 +62,14 @@ Mutation = Callable[[random.Random, str], str]
 
 @dataclass
 class Broken(Exception):
-    """A claim that a document breaks."""
+    """A document breaks a claim."""
 
     claim: str
 
 
 def corpus() -> list[str]:
-    """Every workflow of the repository's tests and examples; the valid ones often, since most mutations spoil them."""
+    """Every workflow in the repository's tests and examples. Valid ones are frequent, since most mutations break
+    them."""
     files = [file for place in PLACES for file in sorted((ROOT / place).rglob("*.yaml"))]
     texts = [file.read_text("utf-8", "replace") for file in files if file.stat().st_size < 10_000]
     valid = [text for text in texts if not has_errors(validate(load(text)))]
@@ -98,7 +99,7 @@ def _drop(draw: random.Random, lines: list[str]) -> list[str]:
 
 
 def _repeat(draw: random.Random, lines: list[str]) -> list[str]:
-    """Some lines again and again, as they are or with numbers in them."""
+    """Repeat some lines, unchanged or with numbers in them."""
     first = draw.randrange(len(lines))
     some = "".join(lines[first : first + draw.randint(1, 4)])
     name = next((word for word in some.replace(":", " ").split() if word.isidentifier()), "")
@@ -137,7 +138,7 @@ def _bytes(draw: random.Random, text: str) -> str:
 
 
 def _of_data(draw: random.Random, text: str) -> str:
-    """The same document with one value replaced, left out, moved or made many."""
+    """The same document with one value replaced, removed, moved or multiplied."""
     data = load_yaml(text).data if len(text) < 20_000 else None
     places = list(_places(data))
     if not places:
@@ -178,10 +179,10 @@ MUTATIONS: list[Mutation] = [*map(_of_lines, (_drop, _repeat, _nested, _swap, _n
 
 
 def check(text: str) -> str:
-    """What became of the document: `invalid`, `refused` by the plan, or `planned`. Raises Broken."""
+    """The result for the document: `invalid`, `refused` by the plan, or `planned`. Raises Broken."""
     _forget_peak()
     memory = _memory("VmRSS")
-    gc.freeze()  # the collector need not look at what the tests of this process hold
+    gc.freeze()  # spare the collector this process's own objects
     try:
         ended, spent = _timed(text)
     except Broken:
@@ -198,7 +199,7 @@ def check(text: str) -> str:
 
 
 def _timed(text: str) -> tuple[str, float]:
-    """What became of the document, and the CPU time of that: the least of three, since other processes only add."""
+    """(the result, its CPU time): the least of three runs, since other processes only add time."""
     spent: list[float] = []
     while not spent or (spent[-1] > MOST_SECONDS and len(spent) < TRIES):
         began = time.process_time()
@@ -208,7 +209,7 @@ def _timed(text: str) -> tuple[str, float]:
 
 
 def _slowness() -> float:
-    """How many times longer than on the reference a fixed piece of work takes here and now; 1 on a faster machine."""
+    """The slowness of this machine now, by a fixed piece of work. 1: as fast as the reference, or faster."""
     return max(1.0, min(_fixed_work() for _ in range(TRIES)) / PACE)
 
 
@@ -221,7 +222,7 @@ def _fixed_work() -> float:
 
 
 def _memory(line: str) -> int:
-    """Bytes that the process has (`VmRSS`), or had at most (`VmHWM`) since `_forget_peak`."""
+    """The process's memory in bytes: now (`VmRSS`), or the maximum (`VmHWM`) since `_forget_peak`."""
     status = Path("/proc/self/status").read_text()
     return 1024 * int(status.partition(f"{line}:")[2].split()[0])
 
@@ -231,7 +232,7 @@ def _forget_peak() -> None:
 
 
 def _use(text: str) -> str:
-    """validate, plan and convert, as the commands do it but for importing functions."""
+    """validate, plan and convert like the commands, but without importing functions."""
     document = load(text)
     found = validate(document)
     size = sum(len(format_diagnostics(found, form, document.sources)) for form in FORMS)

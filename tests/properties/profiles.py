@@ -1,11 +1,11 @@
-"""How many examples, and whether they change: `HYPOTHESIS_PROFILE`.
+"""The number of examples, and whether they change: `HYPOTHESIS_PROFILE`.
 
 profile  examples      which
-default  as many       the same ones every time
-quick    a fifth       the same ones every time
-ci       three fifths  the same ones every time
-explore  as many       others every time
-nightly  sixty times   others every time
+default  all           the same each time
+quick    a fifth       the same each time
+ci       three fifths  the same each time
+explore  all           new ones each time
+nightly  sixty times   new ones each time
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from hypothesis import HealthCheck, settings
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "default")
 _FACTORS = {"default": 1.0, "quick": 0.2, "ci": 0.6, "explore": 1.0, "nightly": 60.0}
 FIXED = PROFILE in ("default", "quick", "ci")
-"""The same examples every time find only what a change has broken; other ones find old defects, at any time."""
+"""Fixed examples find only defects of the present change. New ones find old defects, at any time."""
 
 
 def examples(count: int) -> settings:
-    """`count` examples, times the factor of the profile."""
+    """`count` examples, multiplied by the factor of the profile."""
     return settings(
         max_examples=max(1, round(count * _FACTORS[PROFILE])),
         derandomize=FIXED,

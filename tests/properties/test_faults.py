@@ -1,4 +1,4 @@
-"""Whatever goes wrong on the way: the definition's result, or an error with a class, never silence."""
+"""Any fault gives the definition's result, or an error with a class, never silence."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def check_faults(case: Case, what: Faults, site: Site) -> None:
     try:
         found = site.harness.run(engine, case, base, run)
     except (MissingError, CorruptError) as error:
-        if error.block in damage.blocks:  # no task wanted it, so it is missed only now that it is looked at
+        if error.block in damage.blocks:  # no task reads it, so it is missed only now
             return
         raise
     assert not differences(wanted, found, base, run)
@@ -89,7 +89,7 @@ def test_driver_that_dies_before_or_after_a_write(
 def test_dispatchers_that_do_not_know_of_each_other(
     sites: Callable[[int, bool], Site], case: Case, delays: list[int]
 ) -> None:
-    """The later one takes over; an earlier one that still runs commits nothing more."""
+    """The later one takes over. An earlier one that still runs commits nothing more."""
     here = [sites(1, True), sites(2, True), sites(3, True)]
     harness = here[0].harness
     base, run = here[0].place()
@@ -110,7 +110,7 @@ def test_dispatchers_that_do_not_know_of_each_other(
 
     found = harness.wait(together())
     ended = [one for one in found if not isinstance(one, Fenced)]
-    if not ended:  # each took a segment from another: whoever comes next has no rival
+    if not ended:  # each took over from another; the next has no rival
         ended = [harness.result(here[0].engine(), run)]
     for one in ended:
         assert isinstance(one, EngineResult | EngineFailure), one

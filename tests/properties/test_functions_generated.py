@@ -1,6 +1,6 @@
-"""Generated workflows on emulated providers of functions, alone and beside local slots: the definition's result.
+"""Generated workflows on emulated providers of functions, with and without local slots: the definition's result.
 
-Platform faults are those of the emulators; every one of them must be survived, or end as an error with a class.
+Platform faults come from the emulators. Every fault must be survived, or end as an error with a class.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ pytestmark = pytest.mark.timeout(0)
 
 
 class Provider(Protocol):
-    """An emulator that faults can be set on."""
+    """An emulator with settable faults."""
 
     def strike(self, faults: Sequence[Any]) -> None: ...
 
 
 @dataclass
 class Functions(Site):
-    """A provider, local slots beside it, and a store that both reach."""
+    """A provider, local slots, and a store that both reach."""
 
     provider: Provider | None = None
     local: Executor | None = field(default=None)
@@ -103,7 +103,7 @@ def _site(
 
 @st.composite
 def spread(draw: st.DrawFn, most: int) -> Case:
-    """A case each of whose stages runs on functions or on local slots."""
+    """A case in which each stage runs on functions or on local slots."""
     case = draw(cases(MODULE, most=most))
     _place(draw, case.document["stages"])
     return case

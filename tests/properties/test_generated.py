@@ -1,4 +1,4 @@
-"""Whatever the workflow, the executor, the store and the width: the definition's result."""
+"""For any workflow, executor, store and width: the definition's result."""
 
 from __future__ import annotations
 

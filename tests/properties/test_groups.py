@@ -1,4 +1,4 @@
-"""Task groups: the definition's result, whatever the workflow. A segment of more than two partitions is wide here."""
+"""Task groups: the definition's result for any workflow. A segment of more than two partitions is wide here."""
 
 from __future__ import annotations
 

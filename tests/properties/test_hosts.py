@@ -1,4 +1,4 @@
-"""Hosts that share no memory: whatever way each block goes, the definition's result."""
+"""Hosts without shared memory: the definition's result for any route of each block."""
 
 from __future__ import annotations
 

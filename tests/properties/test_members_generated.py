@@ -1,4 +1,4 @@
-"""Generated workflows on functions that stay and keep their blocks, beside calls and local slots: the definition's
+"""Generated workflows on resident functions that hold their blocks, with calls and local slots: the definition's
 result, also when their provider fails."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SLOTS = 2
 
 @dataclass
 class Members(Site):
-    """Functions that are called or stay, local slots, and a store that all reach."""
+    """Called and resident functions, local slots, and a store that all reach."""
 
     place_: LambdaPlace | None = None
     local: Executor | None = field(default=None)

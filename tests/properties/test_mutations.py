@@ -1,4 +1,4 @@
-"""No document ends validate, plan or convert with anything but findings, within bounds (see `mutations`)."""
+"""For any document, validate, plan and convert end with findings only, within bounds (see `mutations`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad lines and failed records of files, as the interpreter says, however the stages run."""
+"""Bad lines and failed records of files equal the reference interpreter's, for any execution of the stages."""
 
 from __future__ import annotations
 

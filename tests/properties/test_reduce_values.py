@@ -1,4 +1,4 @@
-"""`stages.X.value` of a reduce over everything, as the interpreter says."""
+"""`stages.X.value` of a reduce over everything equals the reference interpreter's."""
 
 from __future__ import annotations
 

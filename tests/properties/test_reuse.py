@@ -1,4 +1,4 @@
-"""With the cache on, results are the definition's: when they are made, and when they are taken over."""
+"""With the cache on, computed and taken-over results are the definition's."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ def cached(case: Case) -> Case:
     return dataclasses.replace(case, document={**case.document, "defaults": defaults})
 
 
-# -- a run after another one of nearly the same document -----------------------------------------------------------
+# -- a run after one of nearly the same document -------------------------------------------------------------------
 
 
 def timeless(case: Case) -> Case:
-    """What asks for the run cannot be kept, and then what follows cannot either."""
+    """Functions that read the run's id or time make a stage uncacheable, and the stages after it too."""
     text = json.dumps(case.document).replace("${{ run.startTime == '' }}", "none")
     return dataclasses.replace(case, document=json.loads(text))
 
 
 @st.composite
 def pairs(draw: st.DrawFn) -> tuple[Case, Case]:
-    """A workflow, and what its author makes of it: other numbers, stages that are skipped now or are not any more."""
+    """A workflow, and its author's edit: other numbers, or stages that are newly skipped or no longer skipped."""
     case = draw(cases(MODULE, failing=False).map(cached).map(timeless))
     document = copy.deepcopy(case.document)
     for stage in _every(document["stages"]):

@@ -1,4 +1,4 @@
-"""A workflow means the same as a run of its own and as the child of another run."""
+"""A workflow gives the same result as a run of its own and as a child of another run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(0)
 
 
 def nested(case: Case) -> Case:
-    """The workflow run twice, one after the other, by one that reads what the first gave."""
+    """A workflow that runs this one twice. The second run reads the outputs of the first."""
     child = {"type": "workflow", "uses": case.document, "with": case.inputs}
     known = case.document.get("outputs", {})
     shown = {name: f"${{{{ stages.first.outputs.{name} }}}}" for name in known}

@@ -1,4 +1,4 @@
-"""Shuffles of two levels: the definition's result, whatever the workflow. Every shuffle counts as wide here."""
+"""Shuffles of two levels: the definition's result for any workflow. Every shuffle counts as wide here."""
 
 from __future__ import annotations
 
