@@ -1,4 +1,5 @@
-"""For all tests: the order of files, patience, and servers, each started for the first test that asks for it."""
+"""Fixtures for all tests: the order of files, time limits, and servers, each started for the first test that needs
+it."""
 
 from __future__ import annotations
 
@@ -15,25 +16,25 @@ if TYPE_CHECKING:
     from kafka import Broker, Mock
 
 TESTS = Path(__file__).parent
-# A busy machine is no defect.
+# A busy machine must not fail a test.
 settings.register_profile("patient", deadline=None, derandomize=FIXED, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
 FIRST = ["chaos", "triggers", "e2e", "properties", "bench", "orchestrator", "executors", "examples", "emulators"]
 FIRST += ["listeners", "deployment", "test_surface.py", "primitives"]
-"""Folders of long files, the longest first: whatever begins last is waited for at the end."""
+"""Folders of long files, the longest first. The last files to start determine the end."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In several processes, each of which takes a file at a time (Makefile), the short files of `dsl` come last."""
+    """In several processes, each of which takes one file at a time (Makefile), the short files of `dsl` come last."""
     if hasattr(config, "workerinput"):
         place = {folder: number for number, folder in enumerate(FIRST)}
         items.sort(key=lambda item: place.get(item.path.relative_to(TESTS).parts[0], len(place)))
 
 
 class Shares(LoadFileScheduling):  # type: ignore[misc]
-    """What a process is given at a time: a file; all of `triggers`, whose broker, Temporal and driver are started once
-    then; of `chaos` a single test."""
+    """The unit of work for a process: a file; all of `triggers`, so that its broker, Temporal and driver start once; a
+    single test of `chaos`."""
 
     def _split_scope(self, nodeid: str) -> str:
         folder = nodeid.split("/")[1]
@@ -46,7 +47,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Shares | Non
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[Mock]:
-    """A Kafka broker: the real one, or librdkafka's imitation where that cannot run."""
+    """A Kafka broker: the real one, or librdkafka's mock where that cannot run."""
     from kafka import broker, mock_broker, unsupported
 
     with mock_broker() if unsupported() else broker() as running:
@@ -55,7 +56,7 @@ def kafka() -> Iterator[Mock]:
 
 @pytest.fixture
 def real_kafka(kafka: Mock) -> Broker:
-    """The real broker. A test that stops it has to start it again."""
+    """The real broker. A test that stops it must restart it."""
     from kafka import Broker, unsupported
 
     if not isinstance(kafka, Broker):

@@ -1,7 +1,7 @@
-"""Pages of Markdown as the tests of the docs see them: blocks of code, commands, headings and links.
+"""Pages of Markdown for the tests of the docs: blocks of code, commands, headings and links.
 
 A block whose first line is `# NAME.py` or `# NAME.yaml` is a file of the page. The comment `<!-- not run: REASON -->`
-before a block of Python says that the block is compiled only.
+before a block of Python means that the block is compiled only.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Block:
 
     @property
     def file(self) -> str | None:
-        """The file that the block is, if it is one."""
+        """The name of the block's file, if it is one."""
         found = _FILE.match(self.text)
         return found["name"] if found else None
 
     @property
     def code(self) -> str:
-        """The text below as many empty lines as stand above it on the page: errors then have the page's lines."""
+        """The text after as many empty lines as precede it on the page, so that errors have the page's line numbers."""
         return "\n" * self.line + self.text
 
 
@@ -69,7 +69,7 @@ def prose(page: Path) -> str:
 
 
 def anchors(page: Path) -> set[str]:
-    """The names of a page's headings, as GitHub and the site make them."""
+    """The anchors of a page's headings, as on GitHub and the site."""
     found: dict[str, int] = {}
     for heading in re.findall(r"^#{1,6} +(.+)$", prose(page), re.M):
         shown = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)
@@ -79,7 +79,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def links(page: Path) -> Iterator[tuple[str, str]]:
-    """(path, anchor) of each link to another page or file of the repository; the path is empty for the page itself."""
+    """(path, anchor) of each link to another page or file of the repository. The path is empty for the page itself."""
     text = re.sub(r"`[^`\n]+`", "", prose(page))
     for target in re.findall(r"\]\(\s*<?([^)\s>]+)", text):
         if not re.match(r"[a-z]+:", target):
@@ -109,5 +109,5 @@ def _words(line: str) -> list[str]:
         lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
         lexer.commenters = "#"
         return list(lexer)
-    except ValueError:  # a quote that is prose
+    except ValueError:  # a quote in prose
         return line.split()

@@ -1,4 +1,4 @@
-"""A frame as pandas and Polars have them, without either: columns, and the Arrow PyCapsule interface."""
+"""A frame in the style of pandas and Polars, without either library: columns, and the Arrow PyCapsule interface."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Series:
         return iter(self._values.to_pylist())
 
     def __getitem__(self, label: int) -> Any:
-        """By label, as in pandas: not by position."""
+        """By label as in pandas, not by position."""
         return self._values.to_pylist()[-1 - label]
 
 
 class Frame:
-    """Iterating over it gives the names of its columns, as in pandas."""
+    """Its iterator gives the names of its columns, as in pandas."""
 
     def __init__(self, columns: dict[str, list[Any]], metadata: dict[str, str] | None = None) -> None:
         self._table = pa.table(columns).replace_schema_metadata(metadata)

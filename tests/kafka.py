@@ -1,4 +1,4 @@
-"""A Kafka broker on loopback for tests and for trying things out.
+"""A Kafka broker on loopback for tests and experiments.
 
     with broker() as kafka:
         topic_id = kafka.create_topic("orders", partitions=3)
@@ -6,11 +6,11 @@
         kafka.kill()
         kafka.start()
 
-The broker is Apache's own (KRaft, one node), which needs Java 17 and, once, Maven: the jars are kept in
-~/.cache/treadle-tests. `unsupported` says what is missing. `mock_broker` is librdkafka's imitation inside this process,
-which needs nothing, keeps groups and offsets, cannot be stopped, and knows no topic UUIDs.
+The broker is Apache's own (KRaft, one node). It needs Java 17 and, once, Maven: the jars are kept in
+~/.cache/treadle-tests. `unsupported` returns the missing program. `mock_broker` is librdkafka's mock inside this
+process. It needs nothing, keeps groups and offsets, cannot be stopped, and has no topic UUIDs.
 
-`python tests/kafka.py 9092` runs one until Ctrl-C.
+`python tests/kafka.py 9092` runs a broker until Ctrl-C.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ _JAVA = (
 
 @dataclass
 class Mock:
-    """What every broker of a test can do."""
+    """The operations of every test broker."""
 
     bootstrap: str
     handle: Any = field(default=None, repr=False)
-    """What keeps an imitation alive."""
+    """The object that keeps a mock alive."""
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The least that a client needs, by librdkafka's names."""
+        """The minimal settings of a client, by librdkafka's names."""
         return {"bootstrap.servers": self.bootstrap}
 
     @functools.cached_property
@@ -83,7 +83,7 @@ class Mock:
         keys: Iterable[bytes | None] | None = None,
         headers: Mapping[str, bytes] | None = None,
     ) -> list[int]:
-        """Write records into one partition, in order, and wait for them; their offsets."""
+        """Write records into one partition, in order, and wait for them. Returns their offsets."""
         offsets: list[int] = []
 
         def delivered(error: Any, message: Any) -> None:
@@ -105,12 +105,12 @@ class Mock:
 
 @dataclass
 class Broker(Mock):
-    """A real one. It keeps its ports and its data over `stop`, `kill` and `start`."""
+    """A real broker. It keeps its ports and its data over `stop`, `kill` and `start`."""
 
     sasl: str = ""
-    """Where it asks for USER and PASSWORD."""
+    """The address that requires USER and PASSWORD."""
     tls: str = ""
-    """Where it speaks TLS, with a certificate that is its own authority: `certificate`."""
+    """The address with TLS. Its certificate is its own authority: `certificate`."""
     folder: Path = Path()
     process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
@@ -126,7 +126,7 @@ class Broker(Mock):
         return AdminClient({**self.settings, "reconnect.backoff.max.ms": 200}, logger=_silent())
 
     def create_topic(self, topic: str, partitions: int = 1, **config: str) -> str:
-        """Make a topic, or make it again after `delete_topic`; its UUID. In `config` `_` stands for `.`."""
+        """Create a topic, also after `delete_topic`. Returns its UUID. In `config` use `_` for `.`."""
         from confluent_kafka.cimpl import NewTopic
 
         wanted = NewTopic(topic, partitions, 1, config={name.replace("_", "."): text for name, text in config.items()})
@@ -134,19 +134,19 @@ class Broker(Mock):
         return _eventually(lambda: self.topic_id(topic))
 
     def delete_topic(self, topic: str) -> None:
-        """Delete a topic and wait until the broker has forgotten it."""
+        """Delete a topic, and wait until the broker has removed it."""
         self.admin.delete_topics([topic])[topic].result(_TIMEOUT)
         _eventually(lambda: topic not in self.admin.list_topics(timeout=_TIMEOUT).topics)
 
     def topic_id(self, topic: str) -> str:
-        """The UUID of a topic, as Kafka writes it."""
+        """The UUID of a topic in Kafka's notation."""
         from confluent_kafka import TopicCollection
 
         described = self.admin.describe_topics(TopicCollection([topic]))[topic].result(_TIMEOUT)
         return str(described.topic_id)
 
     def delete_records(self, topic: str, before: int, partition: int = 0) -> None:
-        """Let the records of a partition below an offset expire, now."""
+        """Expire the records of a partition below an offset now."""
         from confluent_kafka import TopicPartition
 
         at = TopicPartition(topic, partition, before)
@@ -165,7 +165,7 @@ class Broker(Mock):
             reader.close()
 
     def start(self) -> None:
-        """Start it and wait until it answers. Raises RuntimeError with the end of its log."""
+        """Start it, and wait until it answers. Raises RuntimeError with the end of its log."""
         with open(self.folder / "log", "ab") as log:
             command = [*_java(), "kafka.Kafka", str(self.folder / "server.properties")]
             self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder, start_new_session=True)
@@ -178,11 +178,11 @@ class Broker(Mock):
             time.sleep(0.05)
 
     def stop(self) -> None:
-        """End it as an operator would; groups are told."""
+        """Stop it in order, so that groups are informed."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill it."""
         self._end(signal.SIGKILL)
 
     def restart(self) -> None:
@@ -210,7 +210,7 @@ class Broker(Mock):
 
 @contextlib.contextmanager
 def broker(port: int = 0) -> Iterator[Broker]:
-    """A broker with nothing in it, on a free port; it ends, and its data goes, with the block."""
+    """An empty broker on a free port. It ends, and its data is removed, with the block."""
     with tempfile.TemporaryDirectory(prefix="treadle-kafka-", ignore_cleanup_errors=True) as name:
         ports = [port or _free_port(), _free_port(), _free_port(), _free_port()]
         plain, sasl, tls = (f"127.0.0.1:{number}" for number in ports[:3])
@@ -227,7 +227,7 @@ def broker(port: int = 0) -> Iterator[Broker]:
 
 @contextlib.contextmanager
 def mock_broker() -> Iterator[Mock]:
-    """librdkafka's imitation, in this process. Topics come into being when they are first written to."""
+    """librdkafka's mock in this process. The first write to a topic creates it."""
     from confluent_kafka import Producer
 
     handle = Producer({"bootstrap.servers": "none", "test.mock.num.brokers": 1}, logger=_silent())
@@ -237,7 +237,7 @@ def mock_broker() -> Iterator[Mock]:
 
 @functools.cache
 def unsupported() -> str:
-    """Why the real broker cannot run here, for the reason of a skip; empty when it can."""
+    """The reason why the real broker cannot run here, for a skip. Empty: it can."""
     if shutil.which("java") is None:
         return "the real Kafka broker needs Java 17 or newer, which `make system-packages` installs"
     if not _jar_folder().exists() and shutil.which("mvn") is None:
@@ -250,7 +250,7 @@ def unsupported() -> str:
 
 
 def jars() -> Path:
-    """The folder of the broker's jars, fetched once for the user; other test processes wait meanwhile."""
+    """The folder of the broker's jars, fetched once for the user. Other test processes wait in the meantime."""
     folder = _jar_folder()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with open(folder.with_suffix(".lock"), "w") as lock:
@@ -274,7 +274,7 @@ def _java() -> list[str]:
 
 
 def _format(folder: Path) -> None:
-    """Make the folder one that a broker starts on."""
+    """Prepare the folder for a broker's start."""
     command = [*_java(), "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(folder / "server.properties")]
     subprocess.run(command, check=True, capture_output=True, timeout=READY_SECONDS)
 
@@ -318,7 +318,7 @@ def _properties(folder: Path, ports: list[int]) -> str:
 
 
 def _free_port() -> int:
-    """A port below the ephemeral range, so that no outgoing connection takes it in between."""
+    """A port below the ephemeral range, so that no outgoing connection takes it in the meantime."""
     for _ in range(1000):
         port = 10_000 + int.from_bytes(os.urandom(2), "little") % 20_000
         with socket.socket() as probe, contextlib.suppress(OSError):
@@ -328,7 +328,7 @@ def _free_port() -> int:
 
 
 def _eventually(what: Callable[[], T]) -> T:
-    """The first true answer; until then the broker may also refuse."""
+    """The first true answer. Until then the broker may also refuse."""
     from confluent_kafka import KafkaException
 
     end = time.monotonic() + _TIMEOUT
@@ -344,7 +344,7 @@ def _eventually(what: Callable[[], T]) -> T:
 
 
 def _silent() -> logging.Logger:
-    """Clients complain of every broker that is away."""
+    """A logger without output, since clients log every absent broker."""
     logger = logging.getLogger("kafka.silent")
     logger.disabled = True
     return logger

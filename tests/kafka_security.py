@@ -1,4 +1,4 @@
-"""Who may do what on the broker of the tests, and the certificate of its TLS listener."""
+"""Access rights on the broker of the tests, and the certificate of its TLS listener."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _SECONDS = 30.0
 
 
 def as_user(broker: Broker) -> dict[str, Any]:
-    """Settings of a client that logs in as USER, to which `restrict` applies."""
+    """Settings of a client that logs in as USER, whose rights `restrict` limits."""
     login = {"sasl.mechanism": "PLAIN", "sasl.username": USER, "sasl.password": PASSWORD}
     return {"bootstrap.servers": broker.sasl, "security.protocol": "SASL_PLAINTEXT", **login}
 
 
 def restrict(admin: AdminClient, kind: Literal["topic", "group"], name: str, *operations: str) -> None:
-    """Let USER do these operations, such as READ, and no other ones; without any, nothing at all."""
+    """Allow USER these operations only, such as READ. Without operations it may do nothing."""
     from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs do not export what its pages name
         AclBinding,
         AclOperation,
@@ -56,7 +56,7 @@ def lift(admin: AdminClient, kind: Literal["topic", "group"], name: str) -> None
 
 
 def self_signed() -> bytes:
-    """A key, and a certificate for 127.0.0.1 that it signed itself; PEM."""
+    """A key and its self-signed certificate for 127.0.0.1, in PEM."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

@@ -7,8 +7,9 @@
         with cut(left, right):
             ...
 
-Needs root, iproute2 and iptables; `unsupported` says what is missing. A namespace is named after this process; those of
-processes that died without cleaning up are removed by the next one. Everything inside a namespace goes with it.
+Needs root, iproute2 and iptables; `unsupported` returns the missing one. The name of a namespace contains this
+process's id. The next process removes the namespaces of processes that died without a clean-up. All processes inside a
+namespace end with it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _numbers = itertools.count()
 
 
 class CommandFailed(Exception):
-    """`ip` or `iptables` refused; the text says what."""
+    """`ip` or `iptables` failed. The text has its message."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +43,14 @@ class Host:
     name: str
     address: str
     public: str = ""
-    """How others see it: the address of its NAT, or its own."""
+    """Its address for other hosts: that of its NAT, or its own."""
     processes: list[subprocess.Popen[str]] = field(default_factory=list, repr=False, compare=False)
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """This thread, and those it starts meanwhile, are on the host; other threads stay where they are.
+        """This thread, and the threads that it starts in the block, are on the host. Other threads stay where they are.
 
-        A socket belongs to the namespace it was made in, so it can be used outside of the block.
+        A socket belongs to the namespace in which it was made, so it can be used outside of the block.
         """
         home = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
         try:
@@ -62,28 +63,28 @@ class Host:
             os.close(home)
 
     def popen(self, *command: str, **options: Any) -> subprocess.Popen[str]:
-        """Start a command on the host; its pid is the command's own. Killed with the host at the latest."""
+        """Start a command on the host. Its pid is the command's own. It is killed with the host at the latest."""
         process = subprocess.Popen(["ip", "netns", "exec", self.name, *command], text=True, **options)
         self.processes.append(process)
         return process
 
     def run(self, *command: str, timeout: float = _TIMEOUT) -> str:
-        """Run a command on the host to its end; its output. Raises CommandFailed."""
+        """Run a command on the host to its end. Returns its output. Raises CommandFailed."""
         return _run("ip", "netns", "exec", self.name, *command, timeout=timeout)
 
 
 @dataclass(frozen=True)
 class Nat:
-    """How a NAT behaves (the terms are those of RFC 5382)."""
+    """The behaviour of a NAT, in the terms of RFC 5382."""
 
     mapping: str = "preserving"
-    """`preserving`: the port outside is the port inside; `random`: another one for each connection (symmetric)."""
+    """`preserving`: the outer port equals the inner one. `random`: a new one for each connection (symmetric)."""
     unsolicited: str = "drop"
-    """What is not an answer is dropped in silence (`drop`), or answered with a reset (`reset`)."""
+    """The treatment of packets that are not answers: dropped silently (`drop`), or answered with a reset (`reset`)."""
 
 
 class Nats(NamedTuple):
-    """Two hosts, each behind a NAT of its own, and a host that both can reach."""
+    """Two hosts behind one NAT each, and a host that both can reach."""
 
     public: Host
     left: Host
@@ -92,7 +93,7 @@ class Nats(NamedTuple):
 
 @contextlib.contextmanager
 def two_hosts() -> Iterator[tuple[Host, Host]]:
-    """Two hosts on one wire: 10.77.0.1 and 10.77.0.2."""
+    """Two hosts on one link: 10.77.0.1 and 10.77.0.2."""
     with contextlib.ExitStack() as stack:
         left = stack.enter_context(_host("left", "10.77.0.1"))
         right = stack.enter_context(_host("right", "10.77.0.2"))
@@ -115,7 +116,8 @@ def two_nats(left: Nat = Nat(), right: Nat = Nat()) -> Iterator[Nats]:
 
 @contextlib.contextmanager
 def cut(source: Host, target: Host, *, both_ways: bool = True) -> Iterator[None]:
-    """Packets from `source` are lost on their way to `target`, and those the other way too; healed at the end."""
+    """Packets from `source` to `target` are lost, and with `both_ways` in the other direction too. Healed at the
+    end."""
     with contextlib.ExitStack() as stack:
         for one, other in [(source, target), (target, source)][: 2 if both_ways else 1]:
             rule = ("INPUT", "-s", one.public, "-j", "DROP")
@@ -126,7 +128,7 @@ def cut(source: Host, target: Host, *, both_ways: bool = True) -> Iterator[None]
 
 @functools.cache
 def unsupported() -> str:
-    """Why this machine cannot do it, for the reason of a skip; empty when it can."""
+    """The reason why this machine cannot run it, for a skip. Empty: it can."""
     if missing := [tool for tool in ("ip", "iptables") if shutil.which(tool) is None]:
         return f"network namespaces need {' and '.join(missing)}, which `make system-packages` installs"
     if os.geteuid() != 0:
@@ -168,7 +170,7 @@ def _behind_nat(public: Host, seat: int, nat: Nat) -> Iterator[Host]:
 
 
 def _translate(gateway: Host, nat: Nat) -> None:
-    """Linux keeps the port where it can; new connections from outside reach neither the NAT nor what is behind it."""
+    """Linux keeps the port if it can. New connections from outside reach neither the NAT nor the hosts behind it."""
     gateway.run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
     mapping = {"preserving": (), "random": ("--random-fully",)}[nat.mapping]
     refuse = {"drop": ("DROP",), "reset": ("REJECT", "--reject-with", "tcp-reset")}[nat.unsolicited]
@@ -203,7 +205,7 @@ def _run(*command: str, timeout: float = _TIMEOUT) -> str:
 
 
 def _sweep() -> None:
-    """Remove the namespaces of processes that are no more."""
+    """Remove the namespaces of dead processes."""
     for name in os.listdir(_FOLDER) if os.path.isdir(_FOLDER) else ():
         found = re.match(r"treadle-(\d+)-", name)
         if found and not os.path.exists(f"/proc/{found[1]}"):
@@ -229,6 +231,6 @@ def _enter(path: str) -> None:
 
 
 def _set_namespace(descriptor: int) -> None:
-    """`os.setns` is there from Python 3.12 on."""
+    """`os.setns` exists from Python 3.12 on."""
     if ctypes.CDLL(None, use_errno=True).setns(descriptor, _CLONE_NEWNET) != 0:
         raise OSError(ctypes.get_errno(), "setns: " + os.strerror(ctypes.get_errno()))

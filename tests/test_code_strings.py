@@ -1,4 +1,4 @@
-"""Code that tests give to other processes as text: no type checker reads it, and a renamed module breaks it late."""
+"""Code in strings that tests give to other processes. No type checker reads it, and a renamed module breaks it late."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ IMPORT = re.compile(r"^\s*from (treadle(?:\.\w+)*) import ([\w, ]+)$", re.MULTIL
 
 
 def imports_in_strings() -> Iterator[tuple[str, str, str]]:
-    """Yields (file and line, module, name) for each import of treadle inside of a string."""
+    """Yields (file and line, module, name) for each import of treadle inside a string."""
     for file in [*(ROOT / "tests").rglob("*.py"), *(ROOT / "bench").rglob("*.py")]:
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -23,7 +23,7 @@ FILE = ROOT / "docker-compose.yml"
 CHOSEN = {"lambda": "lambda", "lambda-names": "lambda", "openwhisk": "openwhisk"}
 """Services that only a Compose profile starts."""
 ENDING = {"temporal-schema", "temporal-namespace", "s3-buckets"}
-"""Services that prepare something and end."""
+"""Services that prepare something and then end."""
 SERVICES = {"postgres", "temporal", "temporal-ui", "s3", "kafka", "worker", "triggers", *ENDING, *CHOSEN}
 SECRET = re.compile(r"PASSWORD|PWD|SECRET|KEY")
 
@@ -71,7 +71,7 @@ def test_services_wait_for_services_that_tell_their_health(composition: dict[str
 
 
 def images(composition: dict[str, Any]) -> dict[str, str]:
-    """The image of each service, as it is without `.env`."""
+    """The image of each service, without `.env`."""
     named = {name: service["image"] for name, service in composition["services"].items()}
     return {name: re.sub(r"\$\{\w+:-(.*)\}", r"\1", image) for name, image in named.items()}
 
@@ -185,6 +185,6 @@ def test_compose_accepts_the_file(prepared: Path) -> None:
 
 
 def test_image_is_built_from_all_that_it_needs_and_no_more() -> None:
-    """What `uv sync` reads: the workspace and its members."""
+    """The files that `uv sync` reads: the workspace and its members."""
     kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert kept == {"pyproject.toml", "uv.lock", "primitives", "executors", "dsl", "orchestrator", "meta"}

@@ -40,7 +40,7 @@ def test_core_of_the_tests_is_there() -> None:
 
 
 def test_a_python_that_is_missing_is_named_as_not_checked(tmp_path: Path) -> None:
-    """With a uv that finds one version only, and tests of it that fail at once."""
+    """Uses a uv that finds one version only, whose tests fail at once."""
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     (tmp_path / "tests").mkdir()
     uv = tmp_path / ".venv" / "bin" / "uv"

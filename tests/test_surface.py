@@ -1,4 +1,4 @@
-"""What others may rely on, and the rules of the tree that no other tool watches."""
+"""The public surface, and the rules of the tree that no other tool checks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DEV_VERBS = "down status up"
 
 
 def public_names(package: str) -> list[str]:
-    """What the package's `__init__` says is its own: imports spelt `X as X`, `__all__`, definitions."""
+    """The public names of a package's `__init__`: imports spelt `X as X`, `__all__`, definitions."""
     module = importlib.import_module(package)
     assert module.__file__ is not None
     tree = ast.parse(Path(module.__file__).read_text("utf-8"))
@@ -155,7 +155,7 @@ def lint_imports(root: Path) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_a_wrong_import_is_found(file: str, line: str, contract: str, tmp_path: Path) -> None:
-    """Guards the guard: a linter that looks at nothing would be content."""
+    """Checks the check: a linter that reads nothing would pass."""
     for room in ROOMS:
         shutil.copytree(ROOT / room / "src", tmp_path / room / "src", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
@@ -170,12 +170,12 @@ SPAWN = "primitives/src/treadle/primitives/asyncio_tasks.py"
 WORKFLOW = tuple(
     f"orchestrator/src/treadle/orchestrator/temporal/{name}.py" for name in ("workflow", "child_workflows")
 )
-"""These run on Temporal's own event loop, which must make its tasks itself."""
+"""These modules run on Temporal's own event loop, which must make its tasks itself."""
 STARTS = {"create_task", "ensure_future", "TaskGroup", "Task", "start_soon"}
 
 
 def bare_tasks(source: str, *, in_workflow: bool = False) -> list[str]:
-    """Functions of a module that start an asyncio task without `spawn`; in a workflow, those that add no callback."""
+    """Functions of a module that start an asyncio task without `spawn`. In a workflow: tasks without a callback."""
     functions = [
         node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]

@@ -1,4 +1,4 @@
-"""Tests that need a program which is not there are skipped, and the reason names the target that installs it.
+"""Tests that need a missing program are skipped, and the reason names the target that installs it.
 
 Each function is called without its cache, which other tests of this process read.
 """

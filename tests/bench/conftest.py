@@ -1,4 +1,4 @@
-"""The folder bench is no package: its modules are found as its programs find them."""
+"""The folder bench is not a package, so its modules are imported in the same way as its programs import them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rivals of the runner's tests, in processes of their own: one that answers, and some that do not."""
+"""Rivals for the runner's tests, in separate processes: one that answers, and some that fail."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SLEEPER = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 
 class Rival:
-    """Right about the pipeline; each other workload goes wrong in a way of its own."""
+    """Correct for the pipeline. Each other workload fails in its own way."""
 
     def __init__(self, sizes: Any, folder: Path) -> None:
         self._sizes = sizes
@@ -37,7 +37,7 @@ class Rival:
         return list(range(self._sizes.items - 1))
 
     def words(self, variant: str, target: Path) -> None:
-        """Leaves a process behind that nobody is the parent of, and hangs."""
+        """Leaves an orphaned process behind, and hangs."""
         subprocess.Popen(SLEEPER, start_new_session=True)
         time.sleep(600)
 

@@ -1,4 +1,4 @@
-"""The workloads of the bench: their checks find wrong answers, and their runner survives whom it measures."""
+"""The workloads of the bench: their checks find wrong answers, and their runner survives failing rivals."""
 
 from __future__ import annotations
 
@@ -161,14 +161,14 @@ def test_picture_of_growth_has_every_point() -> None:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """With a short name: sockets are made below it."""
+    """A folder with a short name, since sockets are made below it."""
     with tempfile.TemporaryDirectory(prefix="w") as name:
         yield Path(name)
 
 
 @pytest.fixture
 def children(monkeypatch: pytest.MonkeyPatch, folder: Path, made: Path) -> Iterator[dict[str, Any]]:
-    """One that answers and fails as its module says, and who is measured in earnest, all on small sizes."""
+    """One rival that answers and fails as its module defines, and the real programs, all on small sizes."""
     (folder / "tmp").mkdir()
     shutil.copytree(made, folder / "workloads")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))

@@ -1,4 +1,4 @@
-"""User functions that write down every start and end outside of the system, and take a while.
+"""User functions that log every start and end outside of the system, and take a while.
 
 `TREADLE_TEST_LOG` cannot reach a worker, so the log's path travels in `with`.
 """
@@ -19,7 +19,7 @@ Records = NDArray[np.uint8]
 
 
 def note(log: str, what: str, context: Context) -> None:
-    """One atomic line: what, stage, partition, attempt, seconds since boot."""
+    """Write one atomic line: event, stage, partition, attempt, seconds since boot."""
     line = f"{what} {context.stage} {context.partition} {context.attempt} {time.monotonic():.6f}\n"
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(descriptor, line.encode())
@@ -27,7 +27,7 @@ def note(log: str, what: str, context: Context) -> None:
 
 
 def slow(records: Records, log: str, seconds: float, context: Context) -> Records:
-    """The partition as it is, after a while."""
+    """Returns the partition unchanged, after a while."""
     note(log, "start", context)
     time.sleep(seconds)
     note(log, "end", context)

@@ -1,4 +1,4 @@
-"""What the chaos runs work on, and what they must come to."""
+"""The inputs of the chaos runs, and their expected results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chaos.killing import Sandbox
 
 
 def write_inputs(folder: Path) -> dict[str, dict[str, object]]:
-    """Small records and points in dozens of partitions, so that there is always something in flight."""
+    """Small records and points in dozens of partitions, so that some are always running."""
     folder.mkdir()
     rng = np.random.default_rng(7)
     for index in range(4):
@@ -24,7 +24,7 @@ def write_inputs(folder: Path) -> dict[str, dict[str, object]]:
 
 
 def digest(folder: Path) -> str:
-    """Of the parts, by name and content."""
+    """A digest of the parts, by name and content."""
     parts = sorted(folder.glob("part-*"))
     assert parts
     return hashlib.sha256(
@@ -33,7 +33,7 @@ def digest(folder: Path) -> str:
 
 
 def undisturbed(sandbox: Sandbox, workflow: str, inputs: dict[str, object]) -> str:
-    """The digest of a run that nobody touches."""
+    """The digest of an undisturbed run."""
     target = sandbox.root / "undisturbed"
     log = sandbox.root / "undisturbed.log"
     sandbox.submit(f"{workflow}.yaml", "calm", target=target, log=log, seconds=0, **inputs)

@@ -1,4 +1,4 @@
-"""A run in an environment of its own, whose driver and server are killed from outside."""
+"""A run in a separate environment, whose driver and server are killed from outside."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from treadle.primitives.stores.store import Store
 HERE = Path(__file__).parent
 TREADLE = str(Path(sys.executable).with_name("treadle"))
 GRANULE = 0.02
-"""Seconds: the clock of the file system is coarser than ours."""
+"""Seconds. The clock of the file system is coarser."""
 DYING = 0.1
-"""Seconds that the workers of a dead driver may take to die; one may begin its next partition meanwhile."""
+"""Seconds that the workers of a dead driver may take to die. A worker may begin its next partition in this time."""
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Attempt:
 
 @dataclass
 class Log:
-    """What the user functions wrote down themselves."""
+    """The log that the user functions write."""
 
     path: Path
 
@@ -62,11 +62,11 @@ class Log:
 
 @dataclass
 class Sandbox:
-    """A home, a command line in it, and a record of what was killed when."""
+    """A home, a command line in it, and a record of the kills."""
 
     root: Path
     kills: list[tuple[float, float]] = field(default_factory=list)
-    """When each kill began, and when the last process hit by it was surely gone."""
+    """(start of the kill, time when all killed processes were certainly gone) for each kill."""
     restarts: list[float] = field(default_factory=list)
     """Seconds from a new driver's start to the first task's."""
     log_name: str = "log"
@@ -80,7 +80,7 @@ class Sandbox:
         return Log(self.root / self.log_name)
 
     def new_log(self, name: str) -> Log:
-        """From now on tasks write down their starts there."""
+        """A new log, to which tasks write from now on."""
         self.log_name = name
         return self.log
 
@@ -97,7 +97,7 @@ class Sandbox:
         assert done.returncode == 0, done.stderr
 
     def kill(self, *, server: bool) -> None:
-        """SIGKILL, and wait until the processes are gone."""
+        """Send SIGKILL, and wait until the processes are gone."""
         driver, running = running_driver(self.home), running_server(self.home)
         begin = time.monotonic()
         for state in (driver, running if server else None):
@@ -112,7 +112,7 @@ class Sandbox:
         assert done.returncode == 0, done.stderr
 
     def wait_for_task(self, since: float, run: str = "", timeout: float = 60) -> float | None:
-        """The moment of the first task start after `since`; None when the run is over before there is one."""
+        """The time of the first task start after `since`. None: the run ended before."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             starts = self.log.starts_after(since)
@@ -137,9 +137,9 @@ class Sandbox:
 
 
 def restarted_after_commit(sandbox: Sandbox, run: str, log: Log) -> list[str]:
-    """Attempts that began although their partition was on record by then.
+    """Attempts that began after their partition was committed.
 
-    Exact, however slow the machine: a ledger object's time of modification is when its commits were written.
+    Exact on a machine of any speed: the modification time of a ledger object is the time of its commits.
     """
     boot = time.time() - time.monotonic()
     commits: dict[tuple[str, int], float] = {}
@@ -154,7 +154,7 @@ def restarted_after_commit(sandbox: Sandbox, run: str, log: Log) -> list[str]:
 
 
 def written_commits(sandbox: Sandbox, run: str) -> Iterator[tuple[str, int, float]]:
-    """(segment, partition, time it was written) of every commit in the ledgers of the run."""
+    """(segment, partition, time of the write) of every commit in the run's ledgers."""
     store = Store.open(sandbox.home.store.as_uri())
     key = run_key(load_or_create_key(sandbox.home.key), run)
     for info in store.list(f"runs/{run}/segments/"):
@@ -166,12 +166,12 @@ def written_commits(sandbox: Sandbox, run: str) -> Iterator[tuple[str, int, floa
 
 
 def _segment(stage: str) -> str:
-    """`lloyd[3].assign` runs in the segment `lloyd-3/assign`; outside of loops both have one name."""
+    """`lloyd[3].assign` runs in the segment `lloyd-3/assign`. Outside of loops the names are equal."""
     return stage.replace("[", "-").replace("].", "/")
 
 
 def finished_and_repeated(log: Log, kills: list[tuple[float, float]]) -> list[float]:
-    """For each attempt that had ended before a kill and was made again: seconds from its end to that kill."""
+    """For each attempt that ended before a kill and ran again: seconds from its end to that kill."""
     return [
         begin - first.ended
         for attempts in log.attempts().values()

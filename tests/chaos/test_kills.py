@@ -1,4 +1,4 @@
-"""The kill test: a run whose driver (and server) is killed again and again ends with the same bytes."""
+"""The kill test: a run whose driver (and server) is killed repeatedly ends with the same bytes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bytes(sandbox: Sandbox,
 def kill_again_and_again(
     sandbox: Sandbox, run: str, chance: random.Random, *, server: bool
 ) -> list[tuple[float, float]]:
-    """Kill soon after tasks have begun, resume, and so on, until the run is over or there were kills enough."""
+    """Kill soon after tasks have begun, resume, and repeat until the run is over or has been killed often enough."""
     before, since = len(sandbox.kills), 0.0
     while len(sandbox.kills) < KILLS:
         first = sandbox.wait_for_task(since, run)

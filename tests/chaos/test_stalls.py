@@ -1,4 +1,4 @@
-"""A driver that stalls, is taken for dead, and wakes up again: nothing commits twice."""
+"""A driver that stalls, counts as dead, and wakes up: no partition is committed twice."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def sandbox(tmp_path: Path) -> Iterator[Sandbox]:
 
 @contextmanager
 def another_driver(sandbox: Sandbox) -> Iterator[None]:
-    """`treadle worker` on the same Temporal, store and key, as a second host would have it."""
+    """`treadle worker` on the same Temporal, store and key, like on a second host."""
     server = running_server(sandbox.home)
     assert server is not None
     known = {
@@ -76,7 +76,7 @@ def test_a_driver_that_was_stopped_for_a_while_commits_nothing_twice(sandbox: Sa
 
 
 def ledger_of(sandbox: Sandbox, run: str) -> tuple[Counter[tuple[str, int]], int]:
-    """(commits by segment and partition, most epochs of a chain) over every ledger of the run."""
+    """(commits by segment and partition, maximum of epochs in a chain) over all ledgers of the run."""
     store = Store.open(sandbox.home.store.as_uri())
     key = run_key(load_or_create_key(sandbox.home.key), run)
     prefixes = {

@@ -14,7 +14,7 @@ from emulators.openwhisk_server import OpenWhiskEmulator
 from orchestrator.commands import Terminal
 
 IMAGE = "example/treadle:1"
-"""What there is an image of needs no package, which takes seconds to make."""
+"""An image needs no package, whose build takes seconds."""
 SECRET = "correct horse battery staple"
 
 
@@ -26,7 +26,7 @@ def emulator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenWhiskEmul
 
 @pytest.fixture
 def terminal(tmp_path: Path, emulator: OpenWhiskEmulator) -> Terminal:
-    """Two secrets, and no profile."""
+    """A terminal with two secrets and without a profile."""
     (tmp_path / "work").mkdir()
     (tmp_path / "home" / "secrets").mkdir(parents=True, mode=0o700)
     (tmp_path / "home").chmod(0o700)

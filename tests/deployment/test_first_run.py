@@ -1,4 +1,4 @@
-"""Every command of the two first-run pages, run as it stands, by a shell, in an empty home folder."""
+"""Every command of the two first-run pages, run unchanged by a shell in an empty home folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 class Person:
-    """Reads a page and does what it says."""
+    """Follows a page exactly, as a user would."""
 
     def __init__(self, root: Path, page: str, environ: dict[str, str]) -> None:
         self.root, self.work, self.text = root, root / "work", (DOCS / page).read_text()
@@ -39,7 +39,8 @@ class Person:
         return str(found)
 
     def write_files(self, **replaced: str) -> None:
-        """`replaced` in the profile; functions get the package of this machine, which the emulators run on."""
+        """`replaced`: replacements in the profile. Functions get the package for this machine, as the emulators run on
+        it."""
         profile = re.sub(r"^(sizes = .*)$", r"\1\nfiles = true", self.block("toml"), flags=re.MULTILINE)
         for old, new in replaced.items():
             profile = profile.replace(f"https://{old}.example.com", new)
@@ -61,7 +62,7 @@ class Person:
         )
 
     def do_all(self) -> dict[str, str]:
-        """command -> what it printed. All must succeed."""
+        """Command -> its output. All must succeed."""
         said: dict[str, str] = {}
         for command in self.commands:
             done = self.do(command)
@@ -81,7 +82,7 @@ def account(tmp_path: Path) -> Iterator[Cloud]:
 
 @pytest.fixture
 def newcomer(account: Cloud, tmp_path: Path) -> Iterator[Person]:
-    """With nothing but `~/.aws`."""
+    """A user with nothing but `~/.aws`."""
     (tmp_path / "person" / ".aws").mkdir(parents=True)
     person = Person(tmp_path / "person", "first-run-aws.md", account.environment)
     (person.root / ".aws/config").write_text("[default]\nregion = eu-central-1\n")
@@ -99,7 +100,7 @@ def said_of(said: dict[str, str], *words: str) -> str:
 
 
 def right_total(text: str) -> bool:
-    """Numbers below twelve by their letters: one, two, six, ten have three; zero, four, five, nine four; ..."""
+    """Numbers below twelve by their letters: one, two, six, ten have three; zero, four, five, nine have four; ..."""
     return sorted(re.findall(r"\d+", text)) == sorted(["3", "4", "4", "4", "5", "3", "6", "1"])
 
 

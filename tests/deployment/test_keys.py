@@ -1,6 +1,6 @@
-"""The deployment key of functions in AWS Secrets Manager, or in a parameter: put there, read at a cold start, not told.
+"""The deployment key of functions in AWS Secrets Manager or in a parameter: stored, read at a cold start, never shown.
 
-The function is the real one, in a sandbox of the emulated Lambda; the services are emulated (`emulators.aws_keys`).
+The function is the real one, in a sandbox of the emulated Lambda. The services are emulated (`emulators.aws_keys`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def settings(where: str) -> LambdaDeploySettings:
 
 
 def deploy(functions: LambdaPlace, services: KeyServices, where: str) -> None:
-    """The functions, without the key in a variable."""
+    """Deploy the functions without the key in a variable."""
     for size in SIZES:
         environment = {KEY_FROM_VARIABLE: where, "PYTHONDONTWRITEBYTECODE": "1", **services.environment}
         name = function_name(FUNCTION, size)

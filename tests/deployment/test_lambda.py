@@ -1,4 +1,5 @@
-"""`treadle deploy lambda`, against an emulated Lambda and stubs of IAM: what it makes, changes, leaves and refuses."""
+"""`treadle deploy lambda` with an emulated Lambda and stubs of IAM: the resources created, changed, kept and
+refused."""
 
 from __future__ import annotations
 
@@ -230,7 +231,7 @@ def test_more_data_changes_the_role(roles: tuple[Any, Stubber], clients: Clients
 
 
 def allowed(document: dict[str, Any], action: str, resource: str) -> bool:
-    """Whether a statement allows it, by the glob of IAM."""
+    """Whether a statement allows it, by IAM's globs."""
     import fnmatch
 
     return any(

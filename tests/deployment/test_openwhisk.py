@@ -1,4 +1,4 @@
-"""`treadle deploy openwhisk`, against an emulated installation: what it makes, changes, leaves and refuses."""
+"""`treadle deploy openwhisk` with an emulated installation: the actions created, changed, kept and refused."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ async def test_sizes_that_are_not_wanted_are_removed_when_asked(client: Client, 
 
 
 async def test_actions_of_others_are_not_touched(client: Client, emulator: OpenWhiskEmulator) -> None:
-    """More of them than one listing shows."""
+    """There are more of them than in one listing."""
     document = {"exec": {"kind": "python:3.11"}, "limits": DEFAULTS}
     names = ("other", "treadle-copy", *(f"a{number}" for number in range(250)))
     emulator.actions |= {name: Action(name, document) for name in names}

@@ -1,4 +1,4 @@
-"""What is deployed belongs to a profile, and another one neither changes nor removes it."""
+"""Deployed resources belong to a profile. Another profile neither changes nor removes them."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_key_of_another_deployment_is_not_replaced_unasked() -> None:
 
 
 def test_policy_of_the_deployer_allows_every_call_of_a_deployment(clients: Clients, iam: Iam) -> None:
-    """Names of API calls are those of IAM actions (service authorization reference), but for Invoke's."""
+    """API calls have the names of IAM actions (service authorization reference), except Invoke."""
     called: set[str] = set()
     for client, service in ((clients.functions, "lambda"), (clients.roles, "iam")):
         client.meta.events.register(

@@ -1,4 +1,4 @@
-"""What goes along with a request: the package or its image, the key, secrets, and a store that can be reached."""
+"""The parts of a request: the package or its image, the key, secrets, and a reachable store."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The CloudFormation template says what the API would be told, and holds no secret.
+"""The CloudFormation template equals the requests to the API, and holds no secret.
 
-Properties of AWS::Lambda::Function, AWS::Lambda::EventInvokeConfig and AWS::IAM::Role are those of CreateFunction,
-PutFunctionEventInvokeConfig and CreateRole but for a few (CloudFormation template reference), so the shapes of boto3's
-own service model check them.
+Most properties of AWS::Lambda::Function, AWS::Lambda::EventInvokeConfig and AWS::IAM::Role equal the parameters of
+CreateFunction, PutFunctionEventInvokeConfig and CreateRole (CloudFormation template reference). So the shapes of
+boto3's own service model check them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def request(image: str = "") -> Request:
 
 @pytest.fixture
 def made() -> dict[str, Any]:
-    """As it is read back from the file."""
+    """The template as read from the file."""
     loaded: dict[str, Any] = yaml.safe_load(
         yaml.safe_dump(template(request(), LambdaDeploySettings()), sort_keys=False)
     )
@@ -44,7 +44,7 @@ def of_type(made: dict[str, Any], kind: str) -> list[dict[str, Any]]:
 
 
 def resolved(value: Any) -> Any:
-    """References replaced by what they might become."""
+    """The value with references replaced by possible results."""
     if isinstance(value, dict):
         if set(value) == {"Ref"} or set(value) == {"Fn::GetAtt"}:
             return ATTRIBUTE
@@ -53,7 +53,7 @@ def resolved(value: Any) -> Any:
 
 
 def as_parameters(function: dict[str, Any]) -> dict[str, Any]:
-    """Tags are a list in CloudFormation, and a map in the API."""
+    """Tags are a list in CloudFormation and a map in the API."""
     tags = {each["Key"]: each["Value"] for each in function["Tags"]}
     return {**resolved(function), "Tags": tags}
 

@@ -1,4 +1,4 @@
-"""What there should be, beside what there is; secrets do not show."""
+"""Wanted resources compared with existing ones. Secrets are not shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every page of the docs: its code runs, its commands exist, its links lead somewhere."""
+"""Every page of the docs: its code runs, its commands exist, its links are valid."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from treadle.dsl.validation.functions import check_functions
 from treadle.dsl.validation.validate import validate
 
 MODULES = {"README.md": "examples/wordcount"}
-"""Where the modules are that a page imports and does not show."""
+"""The folder of the modules that a page imports and does not show."""
 
 
 def having(*languages: str) -> list[Any]:
@@ -37,7 +37,7 @@ def having(*languages: str) -> list[Any]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder that is the current one and first on the path; modules that come from it are forgotten afterwards."""
+    """The current folder, first on the path. Modules imported from it are removed afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     before = set(sys.modules)
@@ -94,7 +94,7 @@ def test_part_of_a_workflow_on_a_page_fits_the_model(page: Path) -> None:
 
 
 def run_script(page: Path) -> list[Workflow]:
-    """Run the Python blocks of a page in their order, as one script, and return the workflows that it makes.
+    """Run the Python blocks of a page in order, as one script. Returns the workflows that it makes.
 
     Parts of a workflow add to an empty one, `wf`.
     """
@@ -113,7 +113,7 @@ def run_script(page: Path) -> list[Workflow]:
 
 
 def run_session(block: Block, names: dict[str, Any]) -> None:
-    """Run a block of `>>>` lines, and compare what is printed with the page."""
+    """Run a block of `>>>` lines, and compare its output with the page."""
     test = doctest.DocTestParser().get_doctest(block.text, names, name(block.page), None, block.line)
     said: list[str] = []
     results = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=said.append, clear_globs=False)
@@ -143,7 +143,7 @@ def command_line() -> Any:
 
 
 def unknown(words: list[str]) -> list[str]:
-    """Commands and options among the words after `treadle` that the command line does not have."""
+    """Commands and options among the words after `treadle` that do not exist."""
     command = command_line()
     while words and hasattr(command, "commands") and not words[0].startswith("-"):
         two = "-".join(words[:2])
@@ -190,7 +190,7 @@ def test_links_of_a_page_lead_to_a_file_and_a_heading(page: Path) -> None:
 
 
 def test_broken_link_and_failing_code_are_found(tmp_path: Path) -> None:
-    """Guards the guard: a check that reads nothing would pass."""
+    """Checks the check: one that reads nothing would pass."""
     page = tmp_path / "page.md"
     page.write_text("# Two `words`\n[a](#two-words) [b](other.md#x) `[c](d)`\n```pycon\n>>> 1 + 1\n3\n```\n")
     assert list(links(page)) == [("", "two-words"), ("other.md", "x")]

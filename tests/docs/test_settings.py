@@ -125,7 +125,7 @@ def written(cell: str) -> Any:
 
 
 def made(heading: str, key: str, value: Any) -> Any:
-    """What the model makes of a value of a key, beside the examples of the keys that it requires."""
+    """The model's value for a key, with examples for the other keys that it requires."""
     model, _ = MODELS[heading]
     required = {name: TABLES[heading][name][3] for name, field in fields(heading).items() if field.is_required()}
     document = {name: written(example) for name, example in required.items()}

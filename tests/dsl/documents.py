@@ -1,6 +1,6 @@
-"""Hypothesis strategy of valid documents with every key of the language, named so that Python would rather not have it.
+"""Hypothesis strategy of valid documents with every key of the language, and with awkward names for Python.
 
-Nothing of them runs: for documents whose meaning is compared, see `treadle.client.testing.strategies`.
+They are not run. For documents whose results are compared, see `treadle.client.testing.strategies`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 Json = dict[str, Any]
 Choices = dict[str, SearchStrategy[Any]]
-"""Key -> its values, where it is written."""
+"""Key -> its possible values."""
 NUMERIC = ["1e3", "1.5e3", "+.5E1", "08", "0o17", "0x1F", "1_000", ".inf", "1e999"]
 WORDS = ["true", "null", "~", "2026-01-01", "12:30", "=", "<<", "it's", '"a"', "{k}", "\\"]
 SPACED = ["", " a ", "a: b", "a #b", "*a", "!a", "- a", "a\nb\n", "\u2028", "ü", "\U0001f600"]
@@ -58,7 +58,7 @@ DESCRIPTION: Choices = {"description": TEXTS | st.sampled_from(["${{ run.id }}",
 
 @st.composite
 def documents(draw: DrawFn) -> Json:
-    """Nearly all of them are valid."""
+    """Documents, nearly all valid."""
     inputs = {name: draw(_input()) for name in draw(st.lists(st.sampled_from(ODD), unique=True, max_size=4))}
     inputs |= {"k": {"type": "integer", "default": 3}, "s": {"type": "string", "default": "x"}}
     head: Choices = {
@@ -125,7 +125,7 @@ def _trigger(options: Choices, **written: Any) -> SearchStrategy[Json]:
 
 
 class _Stages:
-    """Adds stages, each of which may read those before it at its place."""
+    """Adds stages. Each may read the stages before it in its place."""
 
     def __init__(self, draw: DrawFn, document: Json) -> None:
         self._draw, self._names = draw, [*ODD, "c", "d", "e", "f", "g", "h"]

@@ -1,4 +1,4 @@
-"""Documents small enough to be worked out by hand, interpreted in one call."""
+"""Documents small enough to be computed by hand, interpreted in one call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Stages = Mapping[str, Any]
 def interpret(
     stages: Stages, functions: Mapping[str, Any] | None = None, base: Path | None = None, **document: Any
 ) -> ReferenceResult:
-    """Run a document of these stages; `m:name` is `functions["name"]`."""
+    """Run a document with these stages. `m:name` is `functions["name"]`."""
     inputs = document.pop("given", {})
     secrets = document.pop("known_secrets", {})
     spec = Spec.model_validate({"apiVersion": "treadle/v1", "name": "w", "stages": stages, **document})

@@ -1,4 +1,4 @@
-"""`cache` in Python as in YAML, and in the normal form."""
+"""`cache` in Python equals `cache` in YAML, and in the normal form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A document in its other form says the same."""
+"""A document has the same meaning in its other form."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEAD = "apiVersion: treadle/v1\nname: w\n"
 
 
 class _Named:
-    """Stands for a module of user functions: what is imported from it is its reference."""
+    """A replacement for a module of user functions. Its attributes are references."""
 
     def __init__(self, module: str) -> None:
         self._module = module
@@ -40,7 +40,7 @@ def built(text: str) -> Spec:
 
 
 def workflow_of(text: str) -> Workflow:
-    """The workflow that the module builds; user functions need not exist."""
+    """The workflow that the module builds. User functions need not exist."""
     lines = text.splitlines()
     known: dict[str, Any] = {}
     for line in lines:
@@ -74,7 +74,7 @@ def test_generated_workflows_are_the_same_in_python(case: Case) -> None:
 
 
 def exactly(spec: Spec) -> str:
-    """Of equal numbers it also tells the whole one."""
+    """A text of the spec that also distinguishes 1 from 1.0."""
     return json.dumps(normalise(spec), sort_keys=True)
 
 

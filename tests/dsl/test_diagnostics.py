@@ -1,4 +1,4 @@
-"""How findings look: text with carets, JSON, SARIF, GitHub annotations."""
+"""The formats of findings: text with carets, JSON, SARIF, GitHub annotations."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Schemas and expressions of users end within their budget, whatever the data, and the next evaluation works."""
+"""Users' schemas and expressions end within their budget for any data, and the next evaluation works."""
 
 from __future__ import annotations
 

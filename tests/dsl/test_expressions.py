@@ -79,7 +79,7 @@ LOGICAL: st.SearchStrategy[Expr] = st.recursive(
 
 
 def refusal_offset(text: str) -> int:
-    """Where parsing stops; 0 when it does not."""
+    """The offset at which parsing stops. 0: it does not stop."""
     try:
         parse(text)
     except ExpressionError as error:
@@ -190,7 +190,7 @@ _PYTHON = {
 
 
 def oracle(expr: Expr) -> Any:
-    """The expression by Python's own operators."""
+    """The expression evaluated by Python's own operators."""
     match expr:
         case Literal(value):
             return value

@@ -224,7 +224,7 @@ def test_paths_below_positions_are_mentioned() -> None:
 
 @pytest.mark.parametrize("text", ["1 in [" * 40 + "1" + "]" * 40, "contains([" * 40 + "1" + "], 1)" * 40])
 def test_nested_lists_are_looked_at_once(text: str) -> None:
-    """A second look at each level would never end."""
+    """Evaluating each level twice would never end."""
     expr = parse(text)
     with pytest.raises(ExpressionError, match="cannot be compared"):
         check(expr, {})
@@ -232,7 +232,7 @@ def test_nested_lists_are_looked_at_once(text: str) -> None:
 
 
 def test_patterns_take_time_that_is_linear_in_the_text() -> None:
-    """An engine that backtracks would never end."""
+    """An engine with backtracking would never end."""
     env = {"event": {"data": "a" * (MAX_TEXT - 1) + "!", "long": "a" * (MAX_TEXT + 1)}}
     for pattern in ("^(a+)+$", "^(a|aa)+$", "(a*)*b", "a{0,500}b"):
         assert evaluate(parse(f"matches(event.data, '{pattern}')"), env) is False

@@ -1,4 +1,4 @@
-"""A hint is true: the document that it asks for is valid."""
+"""A hint is correct: the document that it suggests is valid."""
 
 from __future__ import annotations
 

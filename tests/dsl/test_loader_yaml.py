@@ -1,4 +1,4 @@
-"""The YAML 1.2 loader: what scalars are, where everything stands, and what is refused."""
+"""The YAML 1.2 loader: the types of scalars, the positions, and the refusals."""
 
 import json
 import time
@@ -12,7 +12,7 @@ from treadle.dsl.diagnostics.diagnostics import Path, Span
 from treadle.dsl.document.loader import MAX_CHARACTERS, Loaded, load_yaml
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs"), exclude_characters="\u2028\u2029\ufeff"))
-"""What may stand unescaped in JSON and in YAML."""
+"""Characters that may be unescaped in JSON and in YAML."""
 INTEGERS = st.integers(-(2**63), 2**64 - 1)
 JSON = st.recursive(
     st.none() | st.booleans() | INTEGERS | st.floats(allow_nan=False, allow_infinity=False) | TEXT,

@@ -1,4 +1,4 @@
-"""The normal form: reading it back gives the same spec, and it does not depend on how the document was spelt."""
+"""The normal form: reading it back gives the same spec, and it does not depend on the document's spelling."""
 
 import json
 import re

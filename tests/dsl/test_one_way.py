@@ -1,4 +1,4 @@
-"""Modules of the language import each other one way, also from inside of functions; types may look back."""
+"""Modules of the language import each other in one direction, also inside functions. Type imports are exempt."""
 
 from __future__ import annotations
 

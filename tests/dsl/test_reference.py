@@ -1,4 +1,4 @@
-"""docs/semantics.md, data and map: every rule on a case worked out by hand."""
+"""docs/semantics.md, data and map: every rule in a case computed by hand."""
 
 from __future__ import annotations
 

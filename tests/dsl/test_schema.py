@@ -1,4 +1,4 @@
-"""The published JSON Schema: made from the model, strict, and of one mind with the loader about shape."""
+"""The published JSON Schema: generated from the model, strict, and equal to the loader in shape."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ from treadle.dsl.schema import published, schema, schema_text
 GOLDEN = Path(__file__).parent / "golden"
 OF_SHAPE = {"T011", "T012", "T013", "T014", "T015", "T016", "T017", "T018"}
 BY_VALIDATION_ONLY = {"limits_of_nothing"}
-"""What a schema cannot say: comparisons between two keys, and quantities of nothing."""
+"""Rules that a schema cannot express: comparisons between two keys, and quantities of nothing."""
 VALIDATOR = jsonschema.Draft202012Validator(schema())
 
 

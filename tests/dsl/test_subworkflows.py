@@ -1,4 +1,4 @@
-"""`type: workflow`: what may be named, what is handed over, what it means; errors are told at their own place."""
+"""`type: workflow`: the references, the inputs, the meaning. Errors are reported at their own place."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ FUNCTIONS = {"scale": scale, "total": total}
 
 
 def write(folder: Path, **files: str) -> Path:
-    """The files, of which the first is the one to start from."""
+    """Write the files. The first one is the main document."""
     for name, text in files.items():
         path = folder / f"{name.replace('__', '/')}.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ def told(path: Path) -> str:
 
 
 def found(tmp_path: Path, stage: str, child: str = SUM, head: str = "") -> list[tuple[str, str]]:
-    """(code, message) of a document whose stage `sub` is so."""
+    """(code, message) of the findings for a document with this stage `sub`."""
     path = write(tmp_path, main=f"{head}stages:\n  sub: {{type: workflow, {stage}}}\n", sum=child)
     return [(one.code, one.message) for one in validate(load(path))]
 
@@ -186,7 +186,7 @@ def test_workflow_may_stand_in_place_of_its_file() -> None:
     assert also.file == "<workflow>: stages.a.uses"
 
 
-# -- what is handed over ---------------------------------------------------------------------------------------------
+# -- inputs ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -270,11 +270,11 @@ def test_null_is_as_good_as_not_given() -> None:
         given_inputs(spec, {"r": "x", "n": "8"})
 
 
-# -- what it means ---------------------------------------------------------------------------------------------------
+# -- meaning ---------------------------------------------------------------------------------------------------------
 
 
 def main(tmp_path: Path, text: str = USE, child: str = SUM) -> dict[str, Any]:
-    """The normalised document: what a run keeps."""
+    """The normalised document that a run keeps."""
     return normalise(linked(load(write(tmp_path, main=text, sum=child))))
 
 
@@ -310,7 +310,7 @@ def _refuse(record: int, by: int, name: str | None) -> int:
 
 
 def test_normalised_form_holds_the_whole_of_it(tmp_path: Path) -> None:
-    """Files may change afterwards; triggers of the other workflow are none of the run's."""
+    """The files may change afterwards. Triggers of the other workflow do not apply to the run."""
     child = "triggers: {often: {type: schedule, cron: '* * * * *'}}\n" + SUM.replace("required: true", "default: [1]")
     document = main(tmp_path, child=child)
     assert document["stages"]["first"]["uses"]["name"] == "sum"

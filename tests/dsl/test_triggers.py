@@ -1,4 +1,4 @@
-"""Triggers in the language: their twins in Python, their normal form, cron, and what their expressions can name."""
+"""Triggers in the language: their form in Python, their normal form, cron, and the names in their expressions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Importing the functions a document names leaves this process as it was."""
+"""Importing a document's functions leaves this process unchanged."""
 
 import sys
 from pathlib import Path

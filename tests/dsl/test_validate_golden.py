@@ -1,6 +1,6 @@
-"""Every mistake in tests/dsl/golden has its message beside it; every document in golden/good has none.
+"""Every wrong document in tests/dsl/golden has its message next to it. Every document in golden/good has none.
 
-Set UPDATE_GOLDEN=1 to write the messages anew; read the difference before committing it.
+Set UPDATE_GOLDEN=1 to rewrite the messages. Read the difference before committing it.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Scopes, circles and order between stages; and: no document, however broken, breaks the validator."""
+"""Scopes, cycles and order between stages. No document, however broken, breaks the validator."""
 
 import json
 from pathlib import Path
@@ -186,7 +186,7 @@ def test_missing_file_is_a_finding(tmp_path: Path) -> None:
     assert problem.code == "T009"
 
 
-# -- any document ------------------------------------------------------------------------------------------------
+# -- random documents --------------------------------------------------------------------------------------------
 
 DATA = [load_yaml(path.read_text(encoding="utf-8")).data for path in GOOD]
 WORDS = st.sampled_from(

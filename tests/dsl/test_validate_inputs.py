@@ -1,4 +1,4 @@
-"""Values given for inputs when a run is submitted."""
+"""Input values at the submission of a run."""
 
 from contextlib import suppress
 from typing import Any

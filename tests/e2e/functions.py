@@ -1,4 +1,4 @@
-"""What a user may write, the mischievous kind included. Copied into each project's folder."""
+"""Functions that a user may write, mischievous ones included. Copied into each project's folder."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from treadle.executors import Context
 
 
 class SchemaError(ValueError):
-    """Made final by nonRetryableErrorTypes."""
+    """Final by nonRetryableErrorTypes."""
 
 
 def note(log: str, what: str, context: Context) -> None:
-    """One atomic line: what, stage, partition, attempt, seconds since boot, process."""
+    """Write one atomic line: event, stage, partition, attempt, seconds since boot, process."""
     line = f"{what} {context.stage} {context.partition} {context.attempt} {time.monotonic():.6f} {os.getpid()}\n"
     descriptor = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(descriptor, line.encode())
@@ -33,7 +33,7 @@ def slow(x: Any, log: str, seconds: float, context: Context) -> Any:
 
 
 def gated(x: int, log: str, free: int, context: Context) -> int:
-    """Waits for the file `LOG.gate`, but for the first `free` partitions."""
+    """Waits for the file `LOG.gate`, except in the first `free` partitions."""
     note(log, "start", context)
     while context.partition >= free and not os.path.exists(f"{log}.gate"):
         time.sleep(0.02)
@@ -42,7 +42,7 @@ def gated(x: int, log: str, free: int, context: Context) -> int:
 
 
 def paced(x: int, log: str, context: Context) -> int:
-    """Takes its time, until the file `LOG.fast` is there."""
+    """Is slow until the file `LOG.fast` exists."""
     note(log, "start", context)
     if not os.path.exists(f"{log}.fast"):
         time.sleep(0.1)
@@ -78,7 +78,7 @@ def refuses(x: int, of: int) -> int:
 
 
 def ends(x: int, how: str, log: str, context: Context) -> int:
-    """The process of the first attempt of record 3 ends."""
+    """Ends its process in the first attempt of record 3."""
     note(log, "start", context)
     if x != 3 or context.attempt > 1:
         return x
@@ -114,7 +114,7 @@ def chatters(x: int) -> int:
 
 
 def forks(x: int) -> int:
-    """Leaves a child of its own behind, which must not outlive the environment nor hold anything up."""
+    """Leaves a child process behind, which must neither outlive the environment nor delay anything."""
     subprocess.Popen(["sleep", "300"])
     out = subprocess.run(["sh", "-c", f"echo {x}; cat"], capture_output=True, text=True, check=True).stdout
     child = os.fork()

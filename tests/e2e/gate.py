@@ -1,4 +1,4 @@
-"""A TCP gateway to a server, which tests close and open again: `python gate.py PORT TARGET_PORT`."""
+"""A TCP gateway to a server, which tests close and reopen: `python gate.py PORT TARGET_PORT`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several hosts on one machine: drivers with homes of their own, which share what real hosts would, and no memory."""
+"""Several hosts on one machine: drivers with separate homes that share the resources of real hosts, but no memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from treadle.primitives.sealing import load_or_create_key
 
 
 class Hosts:
-    """A client's project, and drivers by name; `server` and the project's store and key are what all share."""
+    """A client's project, and drivers by name. All share `server` and the project's store and key."""
 
     def __init__(self, here: Project, server: ServerState, worker: Sequence[str]) -> None:
         self.here, self.server = here, server
@@ -24,17 +24,17 @@ class Hosts:
         self._drivers: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self, name: str) -> None:
-        """Returns when the driver serves."""
+        """Start a driver. Returns when it serves."""
         home = Home(self.here.root / name)
         shutil.copy(self.here.home.key, home.key)
         environ = {**self.here.environ, "TREADLE_HOME": str(home.path)}
         told = self.here.root / f"{name}.log"
-        with told.open("wb") as log:  # a pipe would be full before anybody reads it
+        with told.open("wb") as log:  # a pipe would fill up before it is read
             self._drivers[name] = subprocess.Popen(self._worker, env=environ, stderr=log)
         wait_until(lambda: "serving the queue" in told.read_text("utf-8"))
 
     def kill(self, name: str) -> None:
-        """With all its memory."""
+        """Kill the driver, and remove its memory."""
         driver = self._drivers.pop(name)
         driver.send_signal(signal.SIGKILL)
         driver.wait()
@@ -49,7 +49,7 @@ class Hosts:
 
 @contextmanager
 def hosts(here: Project, worker: Sequence[str] = (TREADLE, "worker")) -> Iterator[Hosts]:
-    """`worker` is the command of a driver. All end with the block."""
+    """`worker`: the command of a driver. All drivers end with the context."""
     load_or_create_key(here.home.key)
     attach(here.home)
     server = ensure_server(here.home)

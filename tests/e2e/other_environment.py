@@ -26,7 +26,7 @@ class OtherEnvironment:
         (packages / "shared.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
 
     def start(self, project: Project, *arguments: object) -> subprocess.Popen[str]:
-        """`treadle ARGUMENTS` in this environment, on the home of the project."""
+        """Start `treadle ARGUMENTS` in this environment, on the project's home."""
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         return subprocess.Popen(
             [self.python, "-c", _COMMAND, *map(str, arguments)],

@@ -1,4 +1,4 @@
-"""A folder of a user's own: a home, documents, functions, and the `treadle` command on them."""
+"""A user's folder: a home, documents, functions, and the `treadle` command on them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TREADLE = str(Path(sys.executable).with_name("treadle"))
 
 
 class Project:
-    """One environment; its runs are told apart by their ids."""
+    """One environment. Its runs have different ids."""
 
     def __init__(self, root: Path, **environ: str) -> None:
         self.root = root
@@ -49,7 +49,7 @@ class Project:
     def run(
         self, run: str, stages: dict[str, Any], *arguments: object, **more: Any
     ) -> subprocess.CompletedProcess[str]:
-        """Write, start and watch."""
+        """Write a workflow, run it, and watch it."""
         return self.treadle("run", self.document(run, stages, **more), "--id", run, *arguments)
 
     def submit(self, run: str, stages: dict[str, Any], *arguments: object, **more: Any) -> None:
@@ -78,7 +78,7 @@ class Project:
         return dict(json.loads(done.stdout))
 
     def notes(self, log: str) -> list[list[str]]:
-        """What functions wrote down: what, stage, partition, attempt, seconds since boot, process."""
+        """The functions' log: event, stage, partition, attempt, seconds since boot, process."""
         path = self.root / log
         return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
 
@@ -103,7 +103,7 @@ def wait_until(what: Callable[[], bool], timeout: float = 90) -> None:
 
 
 def overlaps(notes: list[list[str]]) -> int:
-    """The most attempts that ran at once."""
+    """The maximum number of concurrent attempts."""
     moments = sorted((float(when), 1 if what == "start" else -1) for what, _, _, _, when, _ in notes)
     most = now = 0
     for _, change in moments:

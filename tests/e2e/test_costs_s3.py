@@ -1,4 +1,4 @@
-"""What a run on functions is said to have taken, beside what the S3 server and the emulated Lambda have counted."""
+"""The reported usage of a run on functions, compared with the counts of the S3 server and the emulated Lambda."""
 
 from __future__ import annotations
 
@@ -67,5 +67,5 @@ def test_requests_and_seconds_are_those_that_the_servers_counted(account: Cloud,
 
 
 def billed_seconds(one: Invocation) -> float:
-    """By the millisecond, rounded up, with initialisation (the emulator's REPORT line)."""
+    """Billed by the millisecond, rounded up, with initialisation (the emulator's REPORT line)."""
     return (int((one.seconds + one.initial) * 1000) + 1) / 1000

@@ -1,4 +1,4 @@
-"""Two Python environments work with one home beside each other."""
+"""Two Python environments use one home at the same time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def there(tmp_path: Path) -> OtherEnvironment:
 
 
 def named(here: Project, name: str) -> Path:
-    """A workflow whose function waits for a file, then imports what one environment has."""
+    """A workflow whose function waits for a file, then imports a module of one environment."""
     gate = str(here.root / f"{name}.gate")
     stage = {"type": "map", "input": {"items": [1]}, "uses": "named:name", "with": {"gate": gate}}
     return here.document(name, {"only": stage})
@@ -52,7 +52,7 @@ def doubled() -> dict[str, Any]:
 
 
 def pid_of(here: Project, environment: OtherEnvironment) -> int:
-    """The process of the environment's driver."""
+    """The process id of the environment's driver."""
     (found,) = (state.pid for which, state in living_drivers(here.home) if which.prefix == str(environment.folder))
     return found
 

@@ -1,4 +1,4 @@
-"""What user code may do to its worker, and what the run makes of it."""
+"""Acts of user code against its worker, and the result of the run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 
 
 def each(uses: str, count: int = 6, output: str = "", given: Any = None, **more: Any) -> dict[str, Any]:
-    """A map with a partition for each number; `given` goes into `with`."""
+    """A map with a partition for each number. `given` goes into `with`."""
     known = {"type": "map", "input": {"range": count}, "batch": {"maxItems": 1}, "uses": f"functions:{uses}"}
     more |= {"with": given} if given else {}
     return known | more | ({"output": {"uri": f"out/{output}", "format": "jsonl"}} if output else {})
@@ -51,7 +51,7 @@ def test_each_way_to_fail_is_told_by_its_name(here: Project) -> None:
         "final": each("refuses", retry={**soon, "nonRetryableErrorTypes": ["ValueError"]}, given={"of": 6}),
     }
     ways: Counter[tuple[str, str]] = Counter()
-    for name, stage in stages.items():  # a run for each: the first to fail finally would stop the others
+    for name, stage in stages.items():  # one run each, as the first final failure would stop the others
         run = f"named-{name}"
         assert here.run(run, {name: stage}).returncode == 1
         done = here.treadle("logs", run, "-o", "json")

@@ -1,4 +1,4 @@
-"""Blocks that are gone or damaged are made again; objects of somebody else's making are refused."""
+"""Lost and damaged blocks are recomputed. Objects from another deployment are refused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def stages(here: Project, run: str) -> dict[str, Any]:
 
 
 def failed_run(here: Project, run: str) -> list[Path]:
-    """A run that failed after its first stage; the files of that stage's blocks."""
+    """A run that failed after its first stage. Returns the files of that stage's blocks."""
     done = here.run(run, stages(here, run))
     assert done.returncode == 1, done.stderr
     (here.root / f"{run}.gate").touch()
@@ -109,7 +109,7 @@ def test_damaged_plan_of_a_run_that_has_begun_nothing_is_made_again(here: Projec
 
 
 def test_objects_that_this_deployment_did_not_write_are_refused(here: Project) -> None:
-    """One in each of several runs, by a driver that has seen none of them."""
+    """One object in each of several runs, by a driver that has seen none of them."""
     runs = {f"forged-{number}": kind for number, kind in enumerate(FORGED)}
     for run in runs:
         failed_run(here, run)

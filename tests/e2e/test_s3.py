@@ -1,4 +1,4 @@
-"""The store, the inputs and the outputs on a real S3 server, which may go away and come back."""
+"""The store, the inputs and the outputs on a real S3 server, which may go away and return."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXAMPLES = HERE.parents[1] / "examples"
 
 @dataclass
 class Gateway:
-    """Between treadle and the server."""
+    """A gateway between treadle and the server."""
 
     target: int
     port: int
@@ -74,7 +74,7 @@ def stages(log: Path, free: int) -> dict[str, Any]:
 
 
 def under_way(here: Project, run: str) -> Path:
-    """A run of which six partitions are committed and the next ones are waiting."""
+    """A run with six committed partitions, while the next ones wait."""
     log = here.root / f"{run}.log"
     here.submit(run, stages(log, 6))
     wait_until(lambda: len(here.notes(log.name)) == 14)

@@ -1,4 +1,4 @@
-"""What attempts leave is there while their stage runs, outlives the driver, and is nobody else's to read."""
+"""Logs and errors of attempts can be read while their stage runs, outlive the driver, and are private."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_errors_and_prints_are_seen_meanwhile_and_outlive_the_driver(here: Proje
 
 
 def test_everything_in_a_home_and_in_shared_memory_is_private(here: Project) -> None:
-    """After the run above; the outputs are the user's own."""
+    """Checked after the run above. The outputs are the user's own."""
 
     def is_open(path: Path) -> bool:
         return path.exists() and bool(path.stat().st_mode & 0o077)

@@ -1,4 +1,4 @@
-"""Runs under way are paused, limited, cancelled and terminated by the command line."""
+"""The command line pauses, limits, cancels and terminates running runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
 
 
 def gated(log: Path, free: int = 4, **more: Any) -> dict[str, Any]:
-    """12 partitions, of which all but the first few wait for the gate."""
+    """12 partitions. All except the first few wait for the gate."""
     known = {"type": "map", "input": {"range": 12}, "batch": {"maxItems": 1}, "uses": "functions:gated"}
     return {"work": {**known, "with": {"log": str(log), "free": free}, **more}}
 
@@ -33,7 +33,7 @@ def count(here: Project, log: str, event: str = "start") -> Counter[str]:
 
 
 def test_a_paused_run_ends_what_it_runs_and_starts_nothing_more(here: Project) -> None:
-    """The order reaches the stage with a heartbeat: about a second, several on a busy machine."""
+    """The order reaches the stage with a heartbeat: after about a second, or several on a busy machine."""
     stages = gated(here.root / "paused.log", maxConcurrency=1)
     stages["work"] |= {
         "input": {"range": 400},
@@ -57,7 +57,7 @@ def test_a_paused_run_ends_what_it_runs_and_starts_nothing_more(here: Project) -
 
 
 def at_rest(here: Project, run: str) -> bool:
-    """Paused, and nothing of it under way any more."""
+    """Whether the run is paused and nothing of it runs any more."""
     found = here.show(run)
     return found["state"] == "paused" and all(stage["state"] != "running" for stage in found["stages"])
 

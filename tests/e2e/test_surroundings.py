@@ -1,4 +1,4 @@
-"""What a task finds around it: variables, folder and modules are the same in every run, and nothing is left behind."""
+"""The surroundings of a task: variables, folder and modules are the same in every run, and nothing is left behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two drivers with homes of their own, as on two hosts, share a run through one Temporal and one store."""
+"""Two drivers with separate homes, as on two hosts, share a run through one Temporal and one store."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ CHAIN = {
         **({} if number else {"batch": {"maxItems": 1}}),
         "per": "partition",
         "uses": "functions:block" if number == 0 else "functions:longer",
-        # Unlike settings keep the steps apart, so that each is an activity that either driver may take.
+        # Different settings prevent fusion, so each step is an activity for either driver.
         "retry": {"maximumAttempts": 3 + number},
     }
     for number in range(6)
 }
 
 DIRECTLY = {"exchange": "direct"}
-"""As defaults: on a busy machine the store may seem to be the faster way."""
+"""For `defaults`, since on a busy machine the store may seem faster."""
 
 
 @pytest.fixture
@@ -45,12 +45,12 @@ def two(tmp_path: Path) -> Iterator[Hosts]:
 
 
 def places(here: Project, run: str) -> dict[str, dict[str, int]]:
-    """stage -> bytes read from each kind of place."""
+    """Stage -> bytes read from each kind of place."""
     return {one["stages"][-1]: one["read"] for one in here.show(run)["stages"]}
 
 
 def chain(log: Path) -> dict[str, Any]:
-    """40 blocks too large to be inline, one step after another."""
+    """40 blocks too large to be inline, in consecutive steps."""
     return {name: {**stage, "with": {"log": str(log)}} for name, stage in CHAIN.items()}
 
 
@@ -71,7 +71,8 @@ def test_two_drivers_share_a_run_and_pull_blocks_from_each_other(two: Hosts) -> 
 
 
 async def drivers_known(two: Hosts) -> int:
-    """To the server: a driver's first poll may be seconds behind its word that it serves."""
+    """The number of drivers that the server knows. A driver's first poll may come seconds after it reports that it
+    serves."""
     client = await Client.connect(two.server.address, namespace=two.server.namespace)
     return await drivers(client, "treadle" + GROUPS, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY, timedelta(seconds=5))
 

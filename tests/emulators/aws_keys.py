@@ -1,9 +1,9 @@
-"""AWS Secrets Manager and the parameters of Systems Manager, as far as one value each goes.
+"""AWS Secrets Manager and the parameters of Systems Manager, limited to one value each.
 
-By the API references: both speak JSON 1.1, a POST to `/` whose `X-Amz-Target` names the operation. Secrets Manager:
-CreateSecret (`ResourceExistsException` when it is there), PutSecretValue, GetSecretValue (`ResourceNotFoundException`).
+By the API references: both use JSON 1.1, a POST to `/` whose `X-Amz-Target` names the operation. Secrets Manager:
+CreateSecret (`ResourceExistsException` if it exists), PutSecretValue, GetSecretValue (`ResourceNotFoundException`).
 Systems Manager: PutParameter (`ParameterAlreadyExists` without Overwrite), GetParameter (`ParameterNotFound`; without
-WithDecryption the value of a SecureString is not given in clear).
+WithDecryption a SecureString's value stays encrypted).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from emulators.threaded import ThreadedServer
 
 
 class KeyServices(ThreadedServer):
-    """See the module; in a thread of its own, from `start` to `stop`."""
+    """See the module. Runs in a thread of its own, from `start` to `stop`."""
 
     def __init__(self) -> None:
         self.secrets: dict[str, str] = {}
@@ -27,7 +27,7 @@ class KeyServices(ThreadedServer):
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of a process that calls it; the role of a function gives it credentials in the same variables."""
+        """The environment of a process that calls it. A function's role gives it credentials in the same variables."""
         return {
             "AWS_ENDPOINT_URL_SECRETS_MANAGER": self.endpoint,
             "AWS_ENDPOINT_URL_SSM": self.endpoint,

@@ -1,4 +1,4 @@
-"""An account of AWS on loopback: Lambda, IAM, and S3 with a counter of requests."""
+"""An AWS account on loopback: Lambda, IAM, and S3 with a counter of requests."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Cloud(Struct):
     iam: Iam
     s3: S3Endpoint
     counter: FlakyS3
-    """Between everything and S3."""
+    """A proxy before S3."""
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of a person's shell, beside credentials and region."""
+        """The environment of a user's shell, without credentials and region."""
         return {
             "AWS_ENDPOINT_URL_S3": self.counter.url,
             "AWS_ENDPOINT_URL_LAMBDA": self.functions.endpoint,
@@ -38,7 +38,7 @@ class Cloud(Struct):
 
 @contextmanager
 def cloud(folder: Path, *, concurrency: int = 4) -> Iterator[Cloud]:
-    """Ended, with every function, when the block ends. Functions have the credentials of a role that may do all."""
+    """An account that ends with the block, including its functions. Their role allows everything."""
     folder.mkdir(exist_ok=True)
     with seaweedfs() as s3, FlakyS3(s3.url, share=0.0) as counter:
         functions, iam = LambdaEmulator(folder, concurrency=concurrency).start(), Iam().start()
@@ -52,7 +52,7 @@ def cloud(folder: Path, *, concurrency: int = 4) -> Iterator[Cloud]:
 
 
 def profile(name: str = "aws", sizes: str = "[512]") -> str:
-    """A table for `profiles.toml`; `files`: the functions get the package of this machine."""
+    """A table for `profiles.toml`. `files`: the functions get the package for this machine."""
     return (
         f'[{name}]\nstore = "s3://treadle/work"\nregion = "{REGION}"\nexecutor = "lambda"\n'
         f"[{name}.executors.lambda]\nsizes = {sizes}\nfiles = true\nconcurrency = 4\n"

@@ -1,9 +1,9 @@
-"""AWS IAM, as far as one role with one inline policy goes.
+"""AWS IAM, limited to one role with one inline policy.
 
 By the IAM API reference: a POST of a form whose `Action` names the operation; answers are XML. CreateRole
 (`EntityAlreadyExists`), GetRole (with its tags; policy documents are URL-encoded, RFC 3986), TagRole, PutRolePolicy,
-GetRolePolicy, UpdateAssumeRolePolicy, DeleteRolePolicy, DeleteRole (`DeleteConflict` while an inline policy is there);
-`NoSuchEntity`, 404, for what is missing.
+GetRolePolicy, UpdateAssumeRolePolicy, DeleteRolePolicy, DeleteRole (`DeleteConflict` while it has an inline policy);
+`NoSuchEntity`, 404, for a missing resource.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Refused(Exception):
 
 
 class Iam(ThreadedServer):
-    """See the module; in a thread of its own, from `start` to `stop`."""
+    """See the module. Runs in a thread of its own, from `start` to `stop`."""
 
     def __init__(self) -> None:
         self.roles: dict[str, Role] = {}
@@ -85,7 +85,7 @@ class Iam(ThreadedServer):
 
 
 def _tags(said: dict[str, str]) -> dict[str, str]:
-    """Lists of the query protocol are numbered: `Tags.member.1.Key`."""
+    """The query protocol numbers the entries of lists: `Tags.member.1.Key`."""
     numbers = {name.split(".")[2] for name in said if name.startswith("Tags.member.")}
     return {said[f"Tags.member.{each}.Key"]: said[f"Tags.member.{each}.Value"] for each in numbers}
 

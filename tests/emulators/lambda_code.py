@@ -1,6 +1,6 @@
-"""What a function finds on its path: treadle with its libraries at the task root, and Lambda's own runtime beside it.
+"""The import path of a function: treadle with its libraries at the task root, and Lambda's own runtime.
 
-Links, for tests that need no package; `unpacked` lays out the real one.
+`linked` makes links, for tests that need no package; `unpacked` unpacks the real one.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ RUNTIME = (
     *("awslambdaric", "simplejson", "snapshot_restore_py.py", "runtime_client*.so"),
     *("boto3", "botocore", "s3transfer", "jmespath", "urllib3", "dateutil", "six.py"),
 )
-"""Developer guide, "Building Lambda functions with Python": the runtime interface client is part of the runtime, and so
-is the SDK for Python with what it needs."""
+"""Developer guide, "Building Lambda functions with Python": the runtime includes the runtime interface client, and the
+SDK for Python with its dependencies."""
 
 
 def site_packages() -> Path:
@@ -26,7 +26,7 @@ def site_packages() -> Path:
 
 
 def linked(folder: Path) -> list[str]:
-    """Task root and runtime, as links to what is installed here."""
+    """Task root and runtime, as links to the installed distributions."""
     treadle = folder / "task" / "treadle"
     treadle.mkdir(parents=True)
     for member in ("primitives", "executors"):
@@ -36,7 +36,7 @@ def linked(folder: Path) -> list[str]:
 
 
 def unpacked(folder: Path) -> list[str]:
-    """Task root with the package as it is deployed, and the runtime."""
+    """Task root with the deployed package, and the runtime."""
     from emulators.packages import local_package
 
     task = folder / "task"

@@ -10,8 +10,8 @@ By document, of the AWS Lambda API reference (API) and developer guide (DG):
   busy, up to the concurrency.
 - DG, "Understanding the Lambda execution environment lifecycle": frozen between invocations, reset after a failure.
 - DG, "Invoking a function asynchronously" and "How Lambda handles errors": failed events are tried up to two more
-  times, throttled ones are queued; the queue is eventually consistent, so that an event may be delivered twice.
-- API, CreateFunction and the calls beside it: see `lambda_functions`.
+  times, throttled ones are queued; the queue is eventually consistent, so an event may be delivered twice.
+- API, CreateFunction and related calls: see `lambda_functions`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SYNCHRONOUS_LIMIT, ASYNCHRONOUS_LIMIT = 6 << 20, 1 << 20
 REGION = "eu-test-1"
 ENTRY = "treadle.executors.aws.entry.handler"
 _RETRY_SECONDS = 0.1
-"""Instead of the minutes between tries of an asynchronous event."""
+"""Seconds between tries of an asynchronous event, instead of minutes."""
 
 
 class Invocation(Struct, frozen=True):
@@ -49,28 +49,28 @@ class Invocation(Struct, frozen=True):
     function: str
     request: str
     run: int
-    """Of the same event, from 1."""
+    """The number of the run of the same event, from 1."""
     begun: float
     """Seconds since the epoch."""
     seconds: float
     cold: bool
     error: str
-    """What X-Amz-Function-Error says."""
+    """The value of X-Amz-Function-Error."""
     initial: float = 0.0
-    """Seconds of initialisation, of a cold call."""
+    """Seconds of initialisation of a cold call."""
 
 
 class LambdaEmulator:
     """Listens on 127.0.0.1 from `start` to `stop`, in a thread of its own."""
 
     def __init__(self, folder: Path, *, concurrency: int = 4) -> None:
-        """`folder` is its own."""
+        """`folder`: for the emulator alone."""
         self.faults = Faults()
         self.invocations: list[Invocation] = []
         self.throttled: list[float] = []
-        """When a call was answered 429."""
+        """Times of calls that were answered with 429."""
         self.taken: list[float] = []
-        """When a call was taken."""
+        """Times of accepted calls."""
         self.functions = Functions(REGION, folder / "code")
         self.concurrency = concurrency
         self._folder = folder
@@ -102,7 +102,7 @@ class LambdaEmulator:
     def deploy(
         self, name: str, code: list[str], *, memory: int, environment: dict[str, str], timeout: float = 30
     ) -> None:
-        """A function of ours, past the API: the folders of its path, megabytes, seconds."""
+        """Deploy a function without the API. Takes the folders of its path, megabytes, seconds."""
         before = self.functions.known.get(name)
         revision = before.revision + 1 if before else 1
         self.functions.known[name] = Deployed(
@@ -110,11 +110,11 @@ class LambdaEmulator:
         )
 
     def end_sandboxes(self) -> None:
-        """As Lambda does at any time with those that are idle; and with those that are busy, too."""
+        """End all sandboxes, busy ones included. Lambda may end idle ones at any time."""
         self._call(self._end_sandboxes())
 
     def kill_sandbox(self) -> None:
-        """One that runs an event is gone at once, as when its host fails."""
+        """Kill a sandbox that runs an event, like a failing host."""
         self._call(self._kill_sandbox())
 
     async def _kill_sandbox(self) -> None:
@@ -122,7 +122,7 @@ class LambdaEmulator:
         next(iter(self._sandboxes - idle)).kill()
 
     def settle(self) -> None:
-        """Until no call and no event is under way: what one test left running must not meet the next one's faults."""
+        """Wait until no call or event is running, since calls of one test must not meet the next one's faults."""
         self._call(self._settle())
 
     async def _settle(self) -> None:
@@ -213,7 +213,7 @@ class LambdaEmulator:
         return Reply(200, ended.payload, headers)
 
     async def _deliver(self, function: Deployed, name: str, event: bytes) -> None:
-        """An asynchronous event, until it succeeds or its tries are used up."""
+        """Deliver an asynchronous event until it succeeds or its tries are used up."""
         runs = 2 if self.faults.strikes("twice") else 1
         if self.faults.strikes("two at once"):
             await asyncio.gather(self._queued(function, name, event, 1), self._queued(function, name, event, 2))
@@ -297,7 +297,7 @@ def _bounded(ended: Ended) -> Ended:
 
 
 def _report(sandbox: Sandbox, name: str, seconds: float, cold: bool) -> bytes:
-    """DG, "Viewing CloudWatch logs for Python Lambda functions"; billed by the millisecond, rounded up, initialisation
+    """DG, "Viewing CloudWatch logs for Python Lambda functions". Billed by the millisecond, rounded up, initialisation
     included (AWS compute blog, "AWS Lambda standardizes billing for INIT Phase", 2025)."""
     init = f"\tInit Duration: {sandbox.init_seconds * 1000:.2f} ms" if cold else ""
     billed = seconds + (sandbox.init_seconds if cold else 0.0)

@@ -1,6 +1,6 @@
-"""The calls around CreateFunction, for what is deployed to the emulated Lambda.
+"""The calls around CreateFunction, for functions on the emulated Lambda.
 
-By the AWS Lambda API reference: CreateFunction (201; 409 ResourceConflictException when it is there), GetFunction,
+By the AWS Lambda API reference: CreateFunction (201; 409 ResourceConflictException if it exists), GetFunction,
 GetFunctionConfiguration, ListFunctions, UpdateFunctionCode, UpdateFunctionConfiguration, DeleteFunction (204),
 Put/Get/DeleteFunctionConcurrency, Put/GetFunctionEventInvokeConfig, ListTags and TagResource (GetFunction shows the
 tags, FunctionConfiguration the `VpcConfig`). "Lambda function states" (developer guide): `State` is `Pending`, then
@@ -29,7 +29,7 @@ RESERVED = {
     *("_HANDLER", "_X_AMZN_TRACE_ID", "AWS_DEFAULT_REGION", "AWS_REGION", "AWS_EXECUTION_ENV"),
     *("AWS_ACCESS_KEY", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_LAMBDA_RUNTIME_API"),
 }
-"""Developer guide, "Defined runtime environment variables": reserved, some of them."""
+"""Developer guide, "Defined runtime environment variables": some of the reserved ones."""
 
 
 class Refused(Exception):
@@ -45,18 +45,18 @@ class Refused(Exception):
 
 
 class Functions:
-    """What is deployed, by name."""
+    """The deployed functions by name."""
 
     def __init__(self, region: str, folder: Path) -> None:
-        """`folder`: for their code."""
+        """`folder`: for the functions' code."""
         self.known: dict[str, Deployed] = {}
         self.tags: dict[str, dict[str, str]] = {}
         self.role_environment: dict[str, str] = {}
-        """Of functions created from now on."""
+        """The environment of functions created from now on."""
         self.calls: list[tuple[str, str]] = []
-        """(method, path) of every call, so that a test can say that nothing was changed."""
+        """(method, path) of every call, so that a test can check that nothing changed."""
         self._pending: dict[str, int] = {}
-        """How many more times a function says that it is not ready."""
+        """Function -> number of further answers that it is not ready."""
         self._region, self._folder = region, folder
 
     def of(self, name: str) -> Deployed:
@@ -136,7 +136,7 @@ class Functions:
         return Reply.json({"Functions": [self._described(self.known[name]) for name in sorted(self.known)]})
 
     def _settle(self, function: Deployed) -> None:
-        """A function that is being made ready cannot be changed (UpdateFunctionCode, ResourceConflictException)."""
+        """A function cannot be changed before it is ready (UpdateFunctionCode, ResourceConflictException)."""
         if self._pending.get(function.name):
             text = "The operation cannot be performed at this time. An update is in progress for resource: "
             raise Refused("ResourceConflictException", text + arn(function.name, self._region), 409)
@@ -182,7 +182,7 @@ class Functions:
         function.zipped, function.digest = len(data), base64.b64encode(digest.digest()).decode()
 
     def _described(self, function: Deployed, state: str = "", update: str = "") -> dict[str, Any]:
-        """FunctionConfiguration; a function just made or changed says once that it is not ready."""
+        """FunctionConfiguration. A new or changed function reports once that it is not ready."""
         if not (state or update) and self._pending.get(function.name):
             self._pending[function.name] -= 1
             update = "InProgress"
@@ -207,7 +207,7 @@ class Functions:
             "Architectures": ["x86_64"],
         }
 
-    # -- what is set beside it
+    # -- further settings
 
     def _concurrency(self, function: Deployed, said: dict[str, Any]) -> Reply:
         found = {} if function.reserved is None else {"ReservedConcurrentExecutions": function.reserved}

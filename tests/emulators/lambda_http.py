@@ -18,10 +18,10 @@ _READ = 1 << 18
 class Request(Struct, frozen=True):
     method: str
     path: str
-    """Decoded, without the query."""
+    """The decoded path, without the query."""
     query: dict[str, str]
     target: str
-    """Path and query as they were sent."""
+    """Path and query as sent."""
     headers: dict[str, str]
     """Names in lower case."""
     body: bytes
@@ -46,14 +46,14 @@ Answering = Callable[[Request], Awaitable[Reply]]
 
 
 class Server:
-    """Listens on 127.0.0.1; closing it ends what it is at, too."""
+    """Listens on 127.0.0.1. Closing it ends running requests too."""
 
     def __init__(self, answer: Answering) -> None:
         self._answer = answer
         self._busy: set[asyncio.Task[None]] = set()
 
     async def start(self) -> int:
-        """The port."""
+        """Start to listen. Returns the port."""
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, limit=_READ)
         return int(self._server.sockets[0].getsockname()[1])
 

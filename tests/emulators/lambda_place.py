@@ -1,4 +1,4 @@
-"""A place to deploy to in tests: the emulated Lambda with treadle's function in several sizes, and executors for it."""
+"""A deployment target for tests: the emulated Lambda with treadle's function in several sizes, and its executors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SIZES = (512, 1024, 2048)
 
 
 class LambdaPlace:
-    """An emulator to which treadle is deployed with a key, and what a client needs to call it."""
+    """An emulator to which treadle is deployed with a key, and the parts to call it."""
 
     def __init__(self, emulator: LambdaEmulator, folder: Path) -> None:
         self.emulator = emulator
@@ -37,7 +37,7 @@ class LambdaPlace:
         timeout: float = 60,
         code: list[str] | None = None,
     ) -> None:
-        """Each size, in place of what was deployed before; `environment` holds secrets and what the store needs."""
+        """Deploy each size in place of the earlier functions. `environment`: secrets and the store's variables."""
         key = base64.b64encode(sealing.load_or_create_key(key_file)).decode()
         variables = {KEY_VARIABLE: key, "PYTHONDONTWRITEBYTECODE": "1", **(environment or {})}
         for size in SIZES:
@@ -45,7 +45,7 @@ class LambdaPlace:
             self.emulator.deploy(name, code or self.code, memory=size, environment=variables, timeout=timeout)
 
     def invoker(self, **options: Any) -> LambdaInvoker:
-        """Credentials are in the environment (see `credentials`)."""
+        """Credentials come from the environment (see `credentials`)."""
         options = {"region": REGION, "concurrency": 16, "seconds": 60, "endpoint": self.emulator.endpoint, **options}
         return LambdaInvoker(FUNCTION, SIZES, **options)
 
@@ -56,7 +56,7 @@ class LambdaPlace:
 
 @contextmanager
 def lambda_place(folder: Path, *, concurrency: int = 4) -> Iterator[LambdaPlace]:
-    """Ended, with every sandbox, when the block ends."""
+    """A place that ends with the block, including its sandboxes."""
     emulator = LambdaEmulator(folder / "emulator", concurrency=concurrency).start()
     try:
         yield LambdaPlace(emulator, folder)

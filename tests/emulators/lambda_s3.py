@@ -1,4 +1,4 @@
-"""Between functions and an S3 server: some requests fail as a throttling store fails them, some are slow."""
+"""A proxy between functions and an S3 server: some requests fail like on a throttling store, some are slow."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ _HOP = ("connection", "transfer-encoding", "content-length", "content-encoding",
 
 
 class FlakyS3:
-    """Forwards to `target`, signatures and all; `share` of requests are answered 503, as many are `seconds` late."""
+    """Forwards to `target`, signatures included. `share` of the requests are answered 503, and as many are `seconds`
+    late."""
 
     def __init__(self, target: str, *, share: float = 0.05, seconds: float = 0.2, seed: int = 0) -> None:
         self._target, self._share, self._seconds = target, share, seconds
         self._random = random.Random(seed)
         self.count: Counter[str] = Counter()
         self.kinds: Counter[str] = Counter()
-        """Requests by what S3 charges for them (Amazon S3 pricing, "Requests & data retrievals")."""
+        """Requests by S3's classes of charges (Amazon S3 pricing, "Requests & data retrievals")."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="flaky S3", daemon=True)
 

@@ -1,8 +1,8 @@
 """One execution environment of the emulated Lambda: the real runtime client in a process, and its Runtime API.
 
 By the Lambda developer guide, "Using the Lambda runtime API for custom runtimes": GET .../runtime/invocation/next
-answers when there is an event, with its id, deadline and function ARN as headers; POST .../{id}/response and
-.../{id}/error end the invocation, POST .../init/error the environment.
+answers with the next event, and with its id, deadline and function ARN as headers. POST .../{id}/response and
+.../{id}/error end the invocation; POST .../init/error ends the environment.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from treadle.executors.local.orphan_guard import Guard
 _API = "/2018-06-01/runtime/"
 _WATCH_SECONDS = 0.05
 _TAIL = 4096
-"""Bytes of log that an answer carries (API reference, Invoke, LogType)."""
+"""Bytes of log in an answer (API reference, Invoke, LogType)."""
 
 
 class Deployed(Struct):
-    """A function as it was deployed."""
+    """A deployed function."""
 
     name: str
     code: list[str]
-    """Folders for the path of imports, the first of which is the task root."""
+    """Folders of the import path. The first one is the task root."""
     handler: str
     memory: int
     """Megabytes."""
@@ -49,14 +49,14 @@ class Deployed(Struct):
     zipped: int = 0
     digest: str = ""
     retries: int = 2
-    """Of asynchronous events (developer guide, "Asynchronous invocation": two by default)."""
+    """Retries of asynchronous events (developer guide, "Asynchronous invocation": two by default)."""
     age: int = 21_600
     reserved: int | None = None
     events_unset: bool = True
     storage: int = 512
     """Megabytes of /tmp."""
     role_environment: dict[str, str] = {}
-    """Credentials of the role, which Lambda puts into the environment (developer guide, "Defined runtime environment
+    """Credentials of the role, which Lambda sets in the environment (developer guide, "Defined runtime environment
     variables")."""
     network: dict[str, list[str]] = {}
     """VpcConfig."""
@@ -64,20 +64,20 @@ class Deployed(Struct):
 
 
 class Ended(Struct):
-    """How one invocation ended in its sandbox."""
+    """The end of one invocation in its sandbox."""
 
     payload: bytes
     error: str = ""
     """The value of X-Amz-Function-Error."""
     lost: bool = False
-    """The sandbox is gone."""
+    """True: the sandbox is gone."""
 
 
 class Sandbox:
-    """Serves one invocation at a time; everything runs in the emulator's loop."""
+    """Serves one invocation at a time. Everything runs in the emulator's loop."""
 
     def __init__(self, function: Deployed, folder: Path, region: str, guard: Guard) -> None:
-        """`guard` ends what is left of it when this process is killed."""
+        """`guard`: ends the sandbox's remaining processes when this process is killed."""
         self.function = function
         self.cold = True
         self.revision = function.revision
@@ -88,14 +88,14 @@ class Sandbox:
         self._ready = asyncio.Event()
         self._peak = self._peak_floor = 0
         self._at = 0
-        """Where the log of the invocation begins."""
+        """The offset of the invocation's log."""
         self._request = ""
         self._init_error = b""
         self.init_seconds = 0.0
         self.kill_at_the_end = False
 
     async def start(self) -> None:
-        """Until it asks for its first event, or is dead."""
+        """Start it, and wait until it requests its first event or is dead."""
         begun = time.monotonic()
         (self.folder / "tmp").mkdir(parents=True)
         self._server = Server(self._answer)
@@ -123,7 +123,8 @@ class Sandbox:
             )
 
     def _environment(self, api: str) -> dict[str, str]:
-        """Developer guide, "Defined runtime environment variables"; nothing of this process but where libraries are."""
+        """Developer guide, "Defined runtime environment variables". From this process it has only the path of
+        libraries."""
         function, temporary = self.function, str(self.folder / "tmp")
         return {
             "PATH": os.environ.get("PATH", ""),
@@ -150,7 +151,7 @@ class Sandbox:
         return self.process.poll() is None
 
     async def run(self, request: str, event: bytes) -> Ended:
-        """One invocation; a sandbox that is late or breaks the rules is killed."""
+        """Run one invocation. A sandbox that is late or breaks the rules is killed."""
         timeout = self.function.timeout
         self._ended = asyncio.get_running_loop().create_future()
         self._peak, self._at = self._peak_floor, self.log_size()
@@ -172,13 +173,13 @@ class Sandbox:
         _signal(self._tree(), signal.SIGKILL)
 
     def claim(self, size: int) -> None:
-        """Have its memory reported as if so many bytes were in use."""
+        """Report its memory as if `size` bytes were in use."""
         self._peak_floor = size
 
     def freeze(self) -> None:
-        """Between invocations nothing of it runs (developer guide, "Lambda execution environment lifecycle").
+        """Freeze it between invocations (developer guide, "Lambda execution environment lifecycle").
 
-        So nothing in it would notice that this process is gone.
+        So no process in it would notice the end of this process.
         """
         self._frozen = self._tree()
         for pid in self._frozen[1:]:
@@ -200,14 +201,14 @@ class Sandbox:
         await self._server.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    # -- what is measured
+    # -- measurements
 
     def _tree(self) -> list[int]:
         """Its processes, parents first."""
         return [self.process.pid, *descendants(self.process.pid)]
 
     def peak_memory(self) -> int:
-        """Bytes in use at most during the invocation."""
+        """The maximum of bytes in use during the invocation."""
         self._peak = max(self._peak, sum(map(resident, self._tree())))
         return self._peak
 
@@ -219,10 +220,10 @@ class Sandbox:
             file.seek(max(self._at, self.log_size() - _TAIL))
             return file.read(_TAIL)
 
-    # -- its life
+    # -- lifetime
 
     async def _look_after(self) -> None:
-        """Notice its death, and do what the kernel does when a group of processes is out of memory."""
+        """Notice its death, and act like the kernel for a group of processes that is out of memory."""
         size = self.function.memory << 20
         while self.alive:
             await asyncio.sleep(_WATCH_SECONDS)

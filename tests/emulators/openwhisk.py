@@ -1,4 +1,4 @@
-"""The emulated OpenWhisk with treadle's actions on it, and an executor that calls them."""
+"""The emulated OpenWhisk with treadle's actions, and an executor that calls them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from treadle.primitives import sealing
 SIZES = (256, 1024)
 """Megabytes."""
 GENEROUS = SystemLimits(per_minute=1_000_000, concurrent=1000, memory=(128, 2048))
-"""An installation whose operator raised what can be raised (docs/reference.md, "configurable")."""
+"""An installation with all configurable limits raised (docs/reference.md, "configurable")."""
 
 
 @cache
 def action_package() -> Package:
-    """What `treadle deploy openwhisk` would upload, for this machine."""
+    """The package that `treadle deploy openwhisk` would upload, for this machine."""
     return build_package(this_machine(), extra=ENTRY)
 
 
@@ -40,7 +40,7 @@ def action_package() -> Package:
 def openwhisk(
     folder: Path, limits: SystemLimits = GENEROUS, certificate: Path | None = None
 ) -> Iterator[OpenWhiskEmulator]:
-    """An installation without actions; `folder` is its own; `certificate`: see `OpenWhiskEmulator`."""
+    """An installation without actions. `folder`: for it alone. `certificate`: see `OpenWhiskEmulator`."""
     with OpenWhiskEmulator(folder, limits, certificate) as emulator:
         yield emulator
 
@@ -53,7 +53,7 @@ def deploy(
     seconds: float = 60.0,
     environment: Mapping[str, str] | None = None,
 ) -> None:
-    """Put the actions of every size. `secrets`: name -> value; `environment`: what their store needs."""
+    """Create the actions of every size. `secrets`: name -> value. `environment`: the store's variables."""
     key = base64.b64encode(sealing.load_or_create_key(key_file)).decode()
     variables = {secret_variable(name): value for name, value in (secrets or {}).items()}
     variables |= {KEY_VARIABLE: key, **(environment or {})}
@@ -88,7 +88,7 @@ class OpenWhiskPlace:
 
 
 class EmulatedExecutor(FunctionExecutor):
-    """When it stops, the platform takes its containers back."""
+    """When it stops, the platform reclaims its containers."""
 
     def __init__(self, emulator: OpenWhiskEmulator, key_file: str, slots: int, rate: Rate | None = None) -> None:
         client = Client(emulator.endpoint, emulator.key, connections=2 * slots)

@@ -1,6 +1,6 @@
-"""What the emulated OpenWhisk knows: actions with their limits, activation records, counts per minute. No I/O.
+"""The state of the emulated OpenWhisk: actions with their limits, activation records, counts per minute. No I/O.
 
-Texts are those of ErrorResponse.scala of apache/openwhisk; limits those of docs/reference.md.
+Texts come from ErrorResponse.scala of apache/openwhisk, limits from docs/reference.md.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 from treadle.executors.bundle.build import python_version
 
 KINDS = tuple(dict.fromkeys(["python:3.10", "python:3.11", "python:3.12", f"python:{python_version()}"]))
-"""Those of apache/openwhisk-runtime-python, and the Python that runs the actions here."""
+"""The kinds of apache/openwhisk-runtime-python, and the Python that runs the actions here."""
 MEGABYTE = 1 << 20
 
 
 class Rejected(Exception):
-    """A request is answered with this status and {"error": ..., "code": ...}."""
+    """The answer to a request: this status and {"error": ..., "code": ...}."""
 
     def __init__(self, status: int, error: str) -> None:
         super().__init__(error)
@@ -28,7 +28,7 @@ class Rejected(Exception):
 
 @dataclass(frozen=True)
 class SystemLimits:
-    """docs/reference.md, "System limits"; smaller ones make tests short."""
+    """docs/reference.md, "System limits". Smaller limits make tests short."""
 
     concurrent: int = 100
     per_minute: int = 120
@@ -42,10 +42,10 @@ class SystemLimits:
 
 
 class Given(NamedTuple):
-    """Parameters of a call, with those of its action."""
+    """Parameters of a call, merged with the action's."""
 
     environment: dict[str, Any]
-    """Those that are marked `init`: they count when the container starts."""
+    """Parameters marked `init`, which count at the start of the container."""
     arguments: dict[str, Any]
 
 
@@ -66,12 +66,12 @@ class Action:
 
     @property
     def bound(self) -> dict[str, Any]:
-        """Parameters that the action has of its own."""
+        """The action's own parameters."""
         return {each["key"]: each["value"] for each in self.document.get("parameters", [])}
 
     def given(self, payload: dict[str, Any]) -> Given:
-        """What a call gets (PrimitiveActions.scala, ContainerProxy.partitionArguments). Raises Rejected when it
-        replaces what is `final` (annotations.md)."""
+        """The parameters of a call (PrimitiveActions.scala, ContainerProxy.partitionArguments). Raises Rejected when
+        the call replaces a `final` one (annotations.md)."""
         final = any(each["key"] == "final" and each["value"] is True for each in self.document.get("annotations", []))
         if final and self.bound.keys() & payload.keys():
             raise Rejected(400, "Request defines parameters that are not allowed (e.g., reserved properties).")
@@ -89,7 +89,7 @@ DEFAULTS = {"timeout": 60_000, "memory": 256, "logs": 10, "concurrency": 1}
 def put_action(
     name: str, given: dict[str, Any], before: Action | None, overwrite: bool, limits: SystemLimits
 ) -> Action:
-    """Actions.scala: `create`. What is left out of an update stays as it was."""
+    """Actions.scala: `create`. Keys missing in an update keep their values."""
     if before is not None and not overwrite:
         raise Rejected(409, "resource already exists")
     old = before.document if before else {"limits": DEFAULTS, "annotations": [], "parameters": []}
@@ -121,7 +121,7 @@ def _check_limits(asked: dict[str, Any], limits: SystemLimits) -> None:
 
 @dataclass
 class Minute:
-    """RateThrottler.scala: calls are counted by the minute of the clock, refused ones too."""
+    """RateThrottler.scala: calls are counted by the minute of the clock, refused ones included."""
 
     number: int = 0
     count: int = 0
@@ -148,7 +148,7 @@ class Activation:
     init_milliseconds: int = 0
     """0: the container was warm."""
     waited_milliseconds: int = 0
-    """Until there was a container for it (annotations.md, `waitTime`)."""
+    """Wait for a container (annotations.md, `waitTime`)."""
 
     def end(self, code: int, result: Any) -> None:
         self.code, self.result, self.ended = code, result, time.time()
@@ -184,7 +184,7 @@ class Activation:
         }
 
     def interpret(self, status: int, body: bytes, most: int, initialising: bool) -> None:
-        """ActivationResult.scala: who is to blame for what came from the container."""
+        """ActivationResult.scala: classifies the container's answer."""
         if status == 0:
             said = "The action did not initialize and exited unexpectedly."
             if not initialising:

@@ -1,6 +1,6 @@
-"""The invoker's side of a container: started, initialised, run, its log read, killed with all that is in it.
+"""The invoker's side of a container: start, initialise, run, read its log, kill it with all processes in it.
 
-It follows the container proxy of OpenWhisk: a container serves one activation at a time, is kept warm after a good one,
+It follows the container proxy of OpenWhisk: a container serves one activation at a time, stays warm after a success,
 and is destroyed after any error or when its time is up (docs/actions-new.md of apache/openwhisk, "Time limit").
 """
 
@@ -24,21 +24,21 @@ from treadle.executors.local.orphan_guard import Guard
 
 PROXY = Path(__file__).with_name("openwhisk_proxy.py")
 _BASE = str(getattr(sys, "_base_executable", sys.executable))
-"""Without the packages of the environment the tests run in."""
+"""The interpreter without the packages of the tests' environment."""
 
 
 class Reply(NamedTuple):
-    """What came from the container; status 0: nothing, it is gone."""
+    """The container's reply. Status 0: none, the container is gone."""
 
     status: int
     body: bytes
 
 
 class Container:
-    """One sandbox. Made on the emulator's event loop: the process dies with the thread that started it."""
+    """One sandbox. Made on the emulator's event loop, since the process dies with the thread that started it."""
 
     def __init__(self, folder: Path, cache: Path, memory: int, guard: Guard) -> None:
-        """`guard` ends what is left of it when this process is killed."""
+        """`guard`: ends the container's remaining processes when this process is killed."""
         self.folder, self._guard = folder, guard
         folder.mkdir(parents=True)
         self._logs = {name: (folder / name).open("ab", buffering=0) for name in ("stdout", "stderr")}
@@ -78,8 +78,8 @@ class Container:
         return Reply(response.status_code, response.content)
 
     async def kill(self) -> None:
-        """Everything in it, and wait until it is gone. All at once: the proxy does not live to tell how its action
-        ended."""
+        """Kill all its processes, and wait until they are gone. All at once, so that the proxy cannot report its
+        action's end."""
         self._gone = True
         self._process.send_signal(signal.SIGSTOP)
         before: set[int] = set()
@@ -87,7 +87,7 @@ class Container:
             for pid in found:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            if found == before and all(_is_dead(pid) for pid in found):  # and nobody was left behind meanwhile
+            if found == before and all(_is_dead(pid) for pid in found):  # no further process appeared in the meantime
                 break
             before = found
             await asyncio.sleep(0.005)
@@ -100,7 +100,7 @@ class Container:
         await asyncio.to_thread(shutil.rmtree, self.folder, ignore_errors=True)
 
     async def take_log(self) -> list[str]:
-        """Lines since the last time, up to the guards, as an activation record has them (docs/actions.md)."""
+        """Lines since the last call, up to the guards, as in an activation record (docs/actions.md)."""
         found: list[str] = []
         for name in self._logs:
             text = await self._up_to_guard(name)
@@ -109,7 +109,7 @@ class Container:
         return found
 
     async def _up_to_guard(self, name: str) -> str:
-        """An action that died has not written it: the proxy does, a moment later, or is gone too."""
+        """A dead action has not written it. The proxy does, a moment later, or is gone too."""
         text = b""
         for _ in range(20):
             if self._gone:

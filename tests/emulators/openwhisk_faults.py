@@ -1,4 +1,4 @@
-"""What goes wrong in the emulated OpenWhisk, as data."""
+"""The faults of the emulated OpenWhisk, as data."""
 
 from __future__ import annotations
 
@@ -22,28 +22,35 @@ Kind = Literal[
     "run twice",
     "late record",
 ]
-"""throttle: 429 of either kind. unavailable: 503, nothing runs. platform error: it ran, and the record says `whisk
-internal error`. lose response: it ran, and the connection is cut. lose call: it is cut before anything runs. kill: the
-container, at that phase. run twice: two containers run it at once, one answer is kept. late record: a blocking call
-turns into 202 at once, and the record comes a while after the end."""
+"""The kinds of fault.
+
+throttle        429 of either kind
+unavailable     503, nothing runs
+platform error  it ran, and the record has `whisk internal error`
+lose response   it ran, and the connection is cut
+lose call       the connection is cut before anything runs
+kill            the container is killed in that phase
+run twice       two containers run it at once, one answer is kept
+late record     a blocking call turns into 202 at once, and the record comes a while after the end
+"""
 
 
 class Fault(Struct, frozen=True):
-    """Strikes some of the calls it meets, in their order."""
+    """A fault of some of the calls, in their order."""
 
     kind: Kind
     share: float = 1.0
-    """Of the calls, drawn with the seed."""
+    """The share of the calls, drawn with the seed."""
     times: int = 0
-    """At most so many; 0: no bound."""
+    """Maximum number of times. 0: no limit."""
     after: int = 0
-    """Calls that are spared at first."""
+    """The number of calls that are spared at first."""
     seconds: float = 0.0
-    """Into the run (kill during run), or after the end (late record)."""
+    """Seconds into the run (kill during run), or after the end (late record)."""
 
 
 class Faults:
-    """Which faults a call meets; the same calls in the same order meet the same ones."""
+    """The faults of calls. The same calls in the same order get the same faults."""
 
     def __init__(self, faults: Sequence[Fault] = (), seed: int = 0) -> None:
         self._faults = faults
@@ -62,7 +69,7 @@ class Faults:
         return found
 
     def struck(self) -> dict[Kind, int]:
-        """How often each kind struck."""
+        """Kind -> how often it struck."""
         totals: dict[Kind, int] = {}
         for fault, count in zip(self._faults, self._struck, strict=True):
             totals[fault.kind] = totals.get(fault.kind, 0) + count

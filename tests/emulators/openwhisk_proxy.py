@@ -3,10 +3,10 @@
 It serves the protocol of docs/actions-new.md of apache/openwhisk (POST /init, POST /run), with the behaviour of the
 proxy of apache/openwhisk-runtime-go (openwhisk/{initHandler,runHandler,executor}.go) and the layout and launcher of
 apache/openwhisk-runtime-python (core/python3Action/{bin/compile,lib/launcher.py}). Its stdout and stderr are the
-container's log. READY is a descriptor for the port; MEMORY the container's limit in bytes. CACHE is the one departure
-from a real container: containers with the same code share the folder it was unpacked to.
+container's log. READY is a descriptor for the port; MEMORY is the container's limit in bytes. CACHE is the one
+difference from a real container: containers with the same code share the folder to which it was unpacked.
 
-Nothing but the standard library is imported: what the action sees must come from its zip.
+Only the standard library is imported, since the action must get everything else from its zip.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from typing import Any
 
 GUARD = "XXX_THE_END_OF_A_WHISK_ACTIVATION_XXX\n"
 PROXY_BYTES = 110 << 20
-"""Counted for the container's own proxy, whose limit is the action's (DockerContainer.scala of apache/openwhisk,
-`--memory`). Measured with the proxy of apache/openwhisk-runtime-python, and treadle's processes beside it, the whole is
-150 to 180 MB."""
+"""Counted for the container's own proxy, which shares the action's limit (DockerContainer.scala of apache/openwhisk,
+`--memory`). Measured with the proxy of apache/openwhisk-runtime-python and treadle's processes: 150 to 180 MB in
+total."""
 _PR_SET_CHILD_SUBREAPER, _PR_SET_PDEATHSIG = 36, 1
 
 LAUNCHER = """\
@@ -80,12 +80,12 @@ class Refused(Exception):
 
 
 class Action:
-    """The process of the action: JSON lines in on stdin, out on descriptor 3."""
+    """The process of the action: JSON lines on stdin, answers on descriptor 3."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         receiving, sending = os.pipe()
         self._answers = receiving
-        # The path of the image's own interpreter is no business of the environment; ours comes without site-packages.
+        # The image sets the path of its interpreter outside of the environment. Here it starts without site-packages.
         command = [sys.executable, "-S", "-c", _EXEC, str(sending)]
         self._process = subprocess.Popen(
             command, cwd=folder, env=environment, stdin=subprocess.PIPE, pass_fds=[sending], bufsize=0
@@ -94,7 +94,7 @@ class Action:
         self._exit = os.pidfd_open(self._process.pid)
 
     def interact(self, line: bytes) -> bytes | None:
-        """The answer; None when the process ended instead (`Executor.Interact`)."""
+        """The answer. None: the process ended instead (`Executor.Interact`)."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             left = memoryview(line + b"\n")
@@ -166,9 +166,9 @@ class Proxy:
         return answer
 
     def _environment(self, given: dict[str, Any]) -> dict[str, str]:
-        """The action sees this and nothing else (`SetEnv`, `NewExecutor`)."""
+        """The whole environment of the action (`SetEnv`, `NewExecutor`)."""
         own = {"__OW_PROXY_VERSION": "emulated", "__OW_WAIT_FOR_ACK": "1", "PYTHONIOENCODING": "UTF-8"}
-        own["TMPDIR"] = os.getcwd()  # a container has a /tmp of its own, and this process a folder
+        own["TMPDIR"] = os.getcwd()  # instead of a container's own /tmp
         words = {name: value if isinstance(value, str) else json.dumps(value) for name, value in given.items()}
         return own | words
 
@@ -214,11 +214,11 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """The log is the action's."""
+        """The log belongs to the action."""
 
 
 def watch_memory(limit: int) -> None:
-    """What a memory control group does: the largest process is killed once all together have too much."""
+    """Acts like a memory control group: kills the largest process once all together exceed the limit."""
     known: list[int] = []
     for tick in itertools.count():
         time.sleep(0.05)
@@ -231,10 +231,10 @@ def watch_memory(limit: int) -> None:
 
 
 def descendants(root: int) -> list[int]:
-    """Those seen now, parents first: what a process that ends meanwhile leaves behind may be missed
+    """The present descendants, parents first. Children of a process that ends in the meantime may be missed
     (proc_pid_children(5))."""
     found = [root]
-    for pid in found:  # which grows
+    for pid in found:  # the list grows
         with contextlib.suppress(OSError):
             for task in Path(f"/proc/{pid}/task").iterdir():
                 found += map(int, (task / "children").read_text().split())
@@ -242,7 +242,7 @@ def descendants(root: int) -> list[int]:
 
 
 def resident(pid: int) -> int:
-    """Bytes; shared pages of files are not the container's own."""
+    """Bytes, without shared pages of files."""
     try:
         fields = Path(f"/proc/{pid}/statm").read_text().split()
     except OSError:
@@ -252,7 +252,7 @@ def resident(pid: int) -> int:
 
 def main(ready: int, cache: str, memory: int) -> None:
     prctl = ctypes.CDLL(None).prctl
-    prctl(_PR_SET_CHILD_SUBREAPER, 1)  # what the action leaves behind stays in its container
+    prctl(_PR_SET_CHILD_SUBREAPER, 1)  # orphans of the action stay in its container
     prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     server = HTTPServer(("127.0.0.1", 0), Handler)
     Handler.proxy = Proxy(Path(cache))

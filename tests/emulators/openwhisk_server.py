@@ -1,7 +1,7 @@
-"""An OpenWhisk for tests: its REST API on loopback, each container a process that runs the real zip of the action.
+"""An OpenWhisk for tests: its REST API on loopback. Each container is a process that runs the action's real zip.
 
-The API is that of docs/rest_api.md of apache/openwhisk; statuses of an invocation are those of Actions.scala
-(`activate`, `doInvoke`). Delivery is at most once unless a fault says otherwise.
+The API follows docs/rest_api.md of apache/openwhisk, and the statuses of an invocation Actions.scala (`activate`,
+`doInvoke`). Delivery is at most once, except with a fault.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from starlette.types import Receive, Scope, Send
 from treadle.executors.local.orphan_guard import Guard
 
 KEY = "23bc46b1-71f6-4ed5-8c54-816aa4f8c502:emulated"
-"""Of the namespace `guest`."""
+"""The key of the namespace `guest`."""
 _NAMESPACE = "/api/v1/namespaces/{namespace}"
 Handle = Callable[[Request], Awaitable[Response]]
 
 
 class OpenWhiskEmulator:
-    """Serves while it is entered. Attributes may be read, and faults and limits set, from any thread."""
+    """Serves within its context. Any thread may read attributes, and set faults and limits."""
 
     def __init__(self, folder: Path, limits: SystemLimits | None = None, certificate: Path | None = None) -> None:
         """`certificate`: PEM file of a key and its certificate, for HTTPS."""
@@ -58,7 +58,7 @@ class OpenWhiskEmulator:
         self._minute = Minute()
         self._under_way = 0
         self._hidden: dict[str, float] = {}
-        """Activation -> when its record comes."""
+        """Activation -> the time of its record."""
         self._background: set[asyncio.Task[None]] = set()
 
     # -- from the test's thread
@@ -94,7 +94,7 @@ class OpenWhiskEmulator:
         self._container_guard.close()
 
     def reclaim(self) -> None:
-        """Take back every container, busy or warm, as the platform may at any time; returns when they are gone."""
+        """Reclaim every container, busy or warm, as the platform may at any time. Returns when they are gone."""
         self._do(self._reclaim())
 
     def set_faults(self, *faults: Fault, seed: int = 0) -> None:
@@ -154,7 +154,7 @@ class OpenWhiskEmulator:
         return JSONResponse(_shown(action, with_code=True))
 
     async def _list_actions(self, request: Request) -> Response:
-        """apiv1swagger.json: 30 unless `limit` says otherwise, 200 at most."""
+        """apiv1swagger.json: 30 by default, 200 at most (`limit`)."""
         skip, limit = (int(request.query_params.get(name, known)) for name, known in (("skip", 0), ("limit", 30)))
         if limit > 200:
             raise Rejected(400, f"The value '{limit}' is not in the range of 0 to 200 for actions.")
@@ -215,7 +215,7 @@ class OpenWhiskEmulator:
             return Cut()
         if not ending.done():
             return JSONResponse({"activationId": activation.id}, 202)
-        # Logs are collected after the reply (a blocking reply has none when it is sent before that).
+        # Logs are collected after the reply, so a blocking reply has none when it is sent before that.
         return JSONResponse(activation.record(with_logs=False), {0: 200, 3: 500}.get(activation.code, 502))
 
     def _admit(self, action: Action, body: bytes, faults: dict[Kind, Fault]) -> None:
@@ -281,7 +281,7 @@ class OpenWhiskEmulator:
     async def _initialised(
         self, container: Container, activation: Activation, given: Given, is_warm: bool, faults: dict[Kind, Fault]
     ) -> bool:
-        """False when that failed; the activation has ended then."""
+        """False: it failed, and the activation has ended."""
         if "kill before init" in faults:
             await self._destroy(container)
         if is_warm:
@@ -318,7 +318,7 @@ class OpenWhiskEmulator:
         task.add_done_callback(self._background.discard)
 
     async def _drop_warm(self, name: str) -> None:
-        """Containers of an older version serve no more calls."""
+        """End containers of an older version, since they serve no more calls."""
         for key in [key for key in self._warm if key[0] == name]:
             await self._destroy_all(self._warm.pop(key))
 
@@ -344,7 +344,7 @@ class Cut(Response):
 
 @functools.lru_cache(maxsize=8)
 def _init_body(action: Action, environment: str) -> bytes:
-    """Tens of megabytes, the same for each container of a version. `environment` in JSON."""
+    """Tens of megabytes, the same for all containers of a version. `environment`: as JSON."""
     execute = action.document["exec"]
     value = {
         "name": action.name,

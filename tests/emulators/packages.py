@@ -1,4 +1,4 @@
-"""The package as it is deployed, for the machine the tests run on: built once in a test process, used by all of it."""
+"""The deployed package for the tests' machine, built once in a test process and shared."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from treadle.executors.package.target import this_machine
 
 @cache
 def local_package() -> Package:
-    """Libraries and treadle, without Arrow; no entry of a provider."""
+    """Libraries and treadle, without Arrow and without a provider's entry."""
     return build_package(this_machine())

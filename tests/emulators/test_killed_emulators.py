@@ -1,4 +1,4 @@
-"""What an emulator runs does not outlive it, however it ends: processes and folders of sandboxes are gone."""
+"""An emulator's processes and folders are gone after any end of the emulator."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ with openwhisk(Path(sys.argv[1]) / "emulator") as emulator:
 
 
 def _state(pid: int) -> str:
-    """Of proc_pid_stat(5); `X` for one that is gone."""
+    """The state by proc_pid_stat(5). `X`: the process is gone."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     return "X"
@@ -91,7 +91,7 @@ def test_sandboxes_end_with_an_emulator_that_is_killed(tmp_path: Path, script: s
         try:
             assert emulator.stdout is not None
             pids = json.loads(emulator.stdout.readline())["pids"]
-            _wait_until(lambda: all(_state(pid) in states for pid in pids))  # a signal takes its time to arrive
+            _wait_until(lambda: all(_state(pid) in states for pid in pids))  # a signal takes time to arrive
             folders = list(tmp_path.glob("emulator/**/tmp"))
             assert folders
         finally:

@@ -1,4 +1,4 @@
-"""The emulated OpenWhisk does what its documents say: the tester, tested with actions of a few lines."""
+"""The emulated OpenWhisk behaves as its documents state, tested with actions of a few lines."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def main(args):
 def zipped(source: str = ACTION) -> str:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr(zipfile.ZipInfo("__main__.py"), source)  # without the time of day
+        archive.writestr(zipfile.ZipInfo("__main__.py"), source)  # without the time
     return base64.b64encode(buffer.getvalue()).decode()
 
 
@@ -59,7 +59,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenWhisk
 
 @pytest.fixture
 async def api(installation: OpenWhiskEmulator) -> AsyncIterator[httpx.AsyncClient]:
-    """With the action `a`."""
+    """The API with the action `a`."""
     base = f"{installation.endpoint}/api/v1/namespaces/_/"
     user, _, password = installation.key.partition(":")
     async with httpx.AsyncClient(base_url=base, auth=(user, password), timeout=60, trust_env=False) as http:
@@ -147,7 +147,7 @@ async def test_an_action_that_fails_is_answered_with_its_record(
 
 
 async def test_an_action_beyond_its_time_is_ended_with_its_container(api: httpx.AsyncClient) -> None:
-    """A blocking call waits no longer than the action may take, so its reply may be an id."""
+    """A blocking call waits no longer than the action's limit, so its reply may be an id."""
     await api.put("actions/a?overwrite=true", json=document(timeout=500))
     found = await record(api, (await call(api, do="sleep", seconds=30)).json()["activationId"])
     assert found["response"]["result"]["error"] == "The action exceeded its time limits of 500 milliseconds."

@@ -1,4 +1,4 @@
-"""Each example, run by the engine on local processes and compared with a computation that knows nothing of treadle."""
+"""Each example, run on local processes and compared with a computation independent of treadle."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ WORD = re.compile(r"[^\W\d_]+")
 
 @pytest.fixture(autouse=True)
 def own_modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every example has its own functions on the path, and leaves none of them behind."""
+    """Each example has its own functions on the path, and leaves none of them behind."""
     path, known = list(sys.path), set(sys.modules)
     yield
     sys.path[:] = path
@@ -57,13 +57,13 @@ Run = Callable[..., EngineResult]
 
 @pytest.fixture(scope="module")
 def private(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the files are that secrets name."""
+    """The folder with the files that secrets name."""
     return tmp_path_factory.mktemp("private")
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, private: Path) -> Iterator[Run]:
-    """run(example, base, **inputs): on two processes that all tests share; a relative `out/` is made in `base`."""
+    """run(example, base, **inputs): on two processes shared by all tests. A relative `out/` is made in `base`."""
     folder = tmp_path_factory.mktemp("examples")
     key = sealing.load_or_create_key(folder / "key")
     host = folder / "host"
@@ -161,7 +161,7 @@ def test_terasort_notices_what_is_out_of_order() -> None:
 
 
 def lloyd(points: Floats, centroids: Floats, tolerance: float) -> tuple[Floats, int]:
-    """The textbook: every distance, every mean, until nothing moves."""
+    """The textbook algorithm: every distance, every mean, until nothing moves."""
     iterations, shift = 0, np.inf
     while shift >= tolerance:
         nearest = ((points[:, None, :] - centroids[None]) ** 2).sum(axis=2).argmin(axis=1)
@@ -188,7 +188,7 @@ def test_kmeans_follows_plain_lloyd_from_the_same_seeds(run: Run, tmp_path: Path
 
 
 def averaged_descent(parts: list[Floats], epochs: int) -> Floats:
-    """Each partition on its own, one row block after the other; then the mean."""
+    """Each partition alone, one row block after the other, then the mean."""
     weights: Floats = np.zeros(parts[0].shape[1])
     for epoch in range(1, epochs + 1):
         ends = []
@@ -260,7 +260,7 @@ def test_etl_totals_the_good_orders_and_lists_every_bad_one(run: Run, tmp_path: 
 
 
 def warehouse(file: Path) -> dict[str, int]:
-    """Cents by order."""
+    """Order -> cents."""
     with contextlib.closing(sqlite3.connect(file)) as database:
         return dict(database.execute("SELECT order_id, cents FROM orders"))
 

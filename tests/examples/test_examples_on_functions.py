@@ -1,4 +1,5 @@
-"""Examples on emulated Lambda and OpenWhisk, and in parity mode: not a byte differs from what local slots make."""
+"""Examples on emulated Lambda and OpenWhisk, and with `emulate`: the output equals that of local slots, byte for
+byte."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ from treadle.primitives.stores.store import Store
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SLOTS = 3
 ROOMY = replace(GENEROUS, code=400 << 20, milliseconds=(100, 900_000))
-"""terasort asks for ten minutes, wordcount for Arrow: more than an unchanged installation gives, and takes as a zip."""
+"""terasort needs ten minutes, wordcount needs Arrow: more time, and a larger zip, than an unchanged installation
+allows."""
 
 
 @cache
@@ -49,7 +51,7 @@ def with_arrow() -> Package:
 
 @contextmanager
 def everywhere(folder: Path, arrow: bool = False) -> Iterator[tuple[asyncio.Runner, Engine]]:
-    """Every place at once: one store, one key, five executors."""
+    """All places at once: one store, one key, five executors."""
     for part in (folder, folder / "lambda", folder / "openwhisk"):
         part.mkdir(exist_ok=True)
     key_file = str(folder / "key")
@@ -92,7 +94,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[asyncio.R
 
 @pytest.fixture(autouse=True)
 def own_modules() -> Iterator[None]:
-    """Every example has its own functions on the path, and leaves none of them behind."""
+    """Each example has its own functions on the path, and leaves none of them behind."""
     path, known = list(sys.path), set(sys.modules)
     yield
     sys.path[:] = path
@@ -102,7 +104,7 @@ def own_modules() -> Iterator[None]:
 
 
 def run(places: tuple[asyncio.Runner, Engine], name: str, executor: str, base: Path, inputs: Any) -> EngineResult:
-    """What `--executor` does."""
+    """Run an example as with `--executor`."""
     runner, made = places
     sys.path.insert(0, str(EXAMPLES / name))
     spec = load(EXAMPLES / name / f"{name}.yaml").require()
@@ -140,7 +142,7 @@ INPUTS = {"wordcount": wordcount, "terasort": terasort, "kmeans": kmeans, "pi": 
 
 
 def left_by(base: Path, run: str) -> dict[str, bytes]:
-    """Every part that was written, by its name without the run's id."""
+    """The content of every written part, by its name without the run's id."""
     files = [path for path in base.rglob("part-*") if path.is_file()]
     return {str(path.relative_to(base)).replace(run, "RUN"): path.read_bytes() for path in files}
 
@@ -174,7 +176,7 @@ def test_example_leaves_the_same_bytes_on_every_executor(
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.chaos  # half a minute for a package with Arrow, which Parquet needs
+@pytest.mark.chaos  # 30 s for a package with Arrow, which Parquet needs
 def test_wordcount_leaves_the_same_bytes_on_openwhisk(tmp_path: Path) -> None:
     with everywhere(tmp_path / "places", arrow=True) as places:
         compare(places, "wordcount", ["openwhisk"], tmp_path)

@@ -1,4 +1,4 @@
-"""The executor of docs/executors.md: conformant, and named in a profile as any other."""
+"""The executor of docs/executors.md: it conforms, and profiles name it like any other."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def command() -> Iterator[ModuleType]:
     del sys.modules["command_executor"]
 
 
-@pytest.mark.chaos  # a minute: a process and its worker for every call
+@pytest.mark.chaos  # a minute: each call has a process and its worker
 class TestCommandExecutor(ExecutorTests):
     @pytest.fixture
     async def executor(
         self, place: Place, command: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> AsyncIterator[Executor]:
-        monkeypatch.setenv("TMPDIR", str(tmp_path))  # for what a killed command leaves
+        monkeypatch.setenv("TMPDIR", str(tmp_path))  # for files of a killed command
         name, value = SECRET
         place = Place(place.store, place.key_file, "", {name: value}.__getitem__)
         executor: Executor = command.open(command.settings({"slots": 2, "secrets": [name]}), place)
@@ -79,7 +79,7 @@ def test_wrong_key_of_its_table_is_told(command: ModuleType) -> None:
 
 
 def test_file_is_as_short_as_the_page_says() -> None:
-    """Code: lines that are neither empty, nor imports, comments or documentation."""
+    """Lines of code: all except empty lines, imports, comments and documentation."""
     text = FILE.read_text("utf-8")
     body = text.split('"""', 2)[2]
     code = [line for line in body.splitlines() if line.strip() and not line.startswith(("import ", "from "))]

@@ -1,4 +1,4 @@
-"""The one command that the example of orders is tried with."""
+"""The single command that tries the example of orders."""
 
 from __future__ import annotations
 

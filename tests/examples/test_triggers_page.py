@@ -1,4 +1,4 @@
-"""The workflows of docs/triggers.md that are there in full: valid, and started by what the page says."""
+"""The complete workflows of docs/triggers.md: valid, and started by the events of the page."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Strangers, in a process of their own: connections that say nothing, or one byte now and then, and come again when
-they are ended."""
+"""Strangers in a separate process: connections that send nothing, or a byte now and then, and reconnect when they are
+ended."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from multiprocessing.sharedctypes import Synchronized
 
 PAUSE = 0.05
-"""Seconds until a stranger comes again."""
+"""Seconds until a stranger reconnects."""
 DRIP = 0.5
-"""Seconds between two bytes of a slow one."""
+"""Seconds between two bytes of a slow stranger."""
 
 
 class Flood:
     """`idle` and `slow` strangers at one address."""
 
     def __init__(self, host: str, port: int, idle: int, slow: int, words: bytes) -> None:
-        """`words`: what slow ones begin to say."""
+        """`words`: the first bytes of slow strangers."""
         spawn = multiprocessing.get_context("spawn")
         self._ended: Synchronized[int] = spawn.Value("i", 0)
         self._process = spawn.Process(target=_run, args=((host, port), idle, slow, words, self._ended))

@@ -1,4 +1,4 @@
-"""Each listener in a process of its own, with few descriptors: `python -m listeners.servers NAME DESCRIPTORS`.
+"""Each listener in a separate process with few descriptors: `python -m listeners.servers NAME DESCRIPTORS`.
 
 Prints the listener's address, logs to stderr, and ends when its stdin is closed.
 """
@@ -16,7 +16,7 @@ from typing import Any
 
 RUN, KEY = "run-1", bytes(range(32))
 SECONDS = 4.0
-"""For a stranger to prove itself; shorter than in earnest, so that tests need not wait."""
+"""Time for a stranger to authenticate; shorter than the real limit, to keep tests short."""
 
 
 def announce(address: str) -> None:

@@ -1,4 +1,4 @@
-"""What every listener promises about strangers. A subclass names its server and does a piece of legitimate work."""
+"""The guarantees of every listener about strangers. A subclass names its server and does a legitimate call."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ TESTS = Path(__file__).parent.parent
 PATIENCE = 90.0
 LOG_LINES = 60
 MEMORY = 200 << 20
-"""Bytes that strangers may cost a listener."""
+"""Maximum of bytes that strangers may cost a listener."""
 
 
 class Crowd(NamedTuple):
-    """How many strangers of each kind there are, how many descriptors the listener's process may open, and how many
-    pieces of legitimate work are done under the flood."""
+    """The numbers of strangers of each kind, the descriptors of the listener's process, and the legitimate calls during
+    the flood."""
 
     strangers: int
     descriptors: int
@@ -56,13 +56,13 @@ class ListenerSuite(ABC):
     """Thin subclasses: tests/listeners/test_listeners.py."""
 
     server: ClassVar[str]
-    """In `listeners.servers`."""
+    """The name in `listeners.servers`."""
     words: ClassVar[bytes] = b"\0\0\0\x60" + bytes(8) + b"Otreadle wire\x01" + bytes(60)
-    """What a slow stranger begins to say: here, a handshake."""
+    """The first bytes of a slow stranger. Default: the start of a handshake."""
 
     @abstractmethod
     def work(self, address: str, deadline: float) -> None:
-        """Something that a legitimate caller does over a connection of its own. Raises when it fails."""
+        """A legitimate call over a connection of its own. Raises when it fails."""
 
     @pytest.mark.timeout(600)
     @pytest.mark.parametrize("crowd", [SMALL, pytest.param(LARGE, marks=pytest.mark.chaos)], ids=["small", "large"])
@@ -90,7 +90,7 @@ class ListenerSuite(ABC):
             assert listening.process.poll() is None
 
     def _measure(self, listening: Listening, tasks: int) -> tuple[list[float], tuple[int, int]]:
-        """Seconds of each piece of work, and the most descriptors and bytes that were seen between them."""
+        """(seconds of each call, (maximum of descriptors, maximum of bytes) between them)."""
         took, descriptors, memory = [], 0, 0
         for _ in range(tasks):
             began = time.monotonic()
@@ -100,7 +100,7 @@ class ListenerSuite(ABC):
         return sorted(took), (descriptors, memory)
 
     def _try_until_done(self, address: str) -> None:
-        """As legitimate callers do: who is turned away dials again."""
+        """Like legitimate callers: dial again after a refusal."""
         deadline = time.monotonic() + PATIENCE
         while True:
             try:

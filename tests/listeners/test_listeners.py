@@ -1,4 +1,4 @@
-"""Strangers cannot exhaust any listener: they are bounded in number and time, and legitimate callers get in."""
+"""Strangers cannot exhaust any listener: their number and time are bounded, and legitimate callers get in."""
 
 from __future__ import annotations
 

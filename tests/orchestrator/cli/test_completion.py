@@ -1,4 +1,4 @@
-"""Shell completion: what the shell asks `treadle` for, and that an answer starts and prints nothing else."""
+"""Shell completion: the requests of the shell to `treadle`, and answers without side effects or other output."""
 
 from __future__ import annotations
 
