@@ -8,7 +8,8 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from e2e.project import TREADLE, Project, wait_until
+from e2e.project import TREADLE, Project
+from eventually import eventually
 
 from treadle.orchestrator.embedded import ServerState, attach, ensure_server
 from treadle.orchestrator.environment.home import Home
@@ -31,7 +32,7 @@ class Hosts:
         told = self.here.root / f"{name}.log"
         with told.open("wb") as log:  # a pipe would fill up before it is read
             self._drivers[name] = subprocess.Popen(self._worker, env=environ, stderr=log)
-        wait_until(lambda: "serving the queue" in told.read_text("utf-8"))
+        eventually(lambda: "serving the queue" in told.read_text("utf-8"))
 
     def kill(self, name: str) -> None:
         """Kill the driver, and remove its memory."""

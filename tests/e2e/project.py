@@ -8,13 +8,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import yaml
+from eventually import eventually
 from orchestrator.commands import treadle
 
 from treadle.orchestrator.embedded import down, running_driver
@@ -70,7 +70,7 @@ class Project:
         driver = running_driver(self.home)
         if driver is not None:
             os.kill(driver.pid, signal.SIGKILL)
-        wait_until(lambda: not driver_alive(self.home))
+        eventually(lambda: not driver_alive(self.home))
 
     def show(self, run: str) -> dict[str, Any]:
         done = self.treadle("show", run, "-o", "json")
@@ -93,13 +93,6 @@ def project(root: Path, **environ: str) -> Iterator[Project]:
         yield made
     finally:
         made.close()
-
-
-def wait_until(what: Callable[[], bool], timeout: float = 90) -> None:
-    end = time.monotonic() + timeout
-    while not what():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.02)
 
 
 def overlaps(notes: list[list[str]]) -> int:

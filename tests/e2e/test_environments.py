@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from e2e.other_environment import OtherEnvironment
-from e2e.project import Project, project, wait_until
+from e2e.project import Project, project
+from eventually import eventually
 
 from treadle.orchestrator.embedded import living_drivers
 
@@ -76,7 +77,7 @@ def test_resume_starts_the_driver_of_the_environment_that_submitted(here: Projec
     assert there.treadle(here, "submit", named(here, "left"), "--id", "left").returncode == 0
     driver = pid_of(here, there)
     os.kill(driver, signal.SIGKILL)
-    wait_until(lambda: len(living_drivers(here.home)) == 1)
+    eventually(lambda: len(living_drivers(here.home)) == 1)
     (here.root / "left.gate").touch()
     resumed = here.treadle("resume", "left")
     assert resumed.returncode == 0, resumed.stderr
@@ -92,7 +93,7 @@ def test_resume_says_so_when_the_environment_that_submitted_is_gone(here: Projec
     assert there.treadle(here, "submit", document, "--id", "over", "--start-delay", "1h").returncode == 0
     assert here.treadle("terminate", "over", "--yes").returncode == 0
     os.kill(pid_of(here, there), signal.SIGKILL)
-    wait_until(lambda: len(living_drivers(here.home)) == 1)
+    eventually(lambda: len(living_drivers(here.home)) == 1)
     shutil.rmtree(there.folder)
     refused = here.treadle("resume", "open")
     assert refused.returncode == 2

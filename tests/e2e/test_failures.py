@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from e2e.project import Project, project, wait_until
+from e2e.project import Project, project
+from eventually import eventually
 
 PASSWORD = "correct-horse-battery"
 
@@ -107,7 +108,7 @@ def test_an_attempt_cut_off_is_not_repeated_unless_a_person_says_so(here: Projec
     run, log = f"once-{assume}", here.root / f"once-{assume}.log"
     stage = each("gated", 4, idempotent=False, given={"log": str(log), "free": 1})
     here.submit(run, {"work": stage})
-    wait_until(lambda: sum(note[0] == "start" for note in here.notes(log.name)) == 3)
+    eventually(lambda: sum(note[0] == "start" for note in here.notes(log.name)) == 3)
     cut = {note[2] for note in here.notes(log.name)} - {"0"}
     here.kill_driver()
     (here.root / f"{log.name}.gate").touch()

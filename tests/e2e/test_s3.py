@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from e2e.project import HERE, Project, project, wait_until
+from e2e.project import HERE, Project, project
+from eventually import eventually
 
 from treadle.primitives.stores.store import Store
 from treadle.primitives.testing.s3 import S3Endpoint, seaweedfs
@@ -77,8 +78,8 @@ def under_way(here: Project, run: str) -> Path:
     """A run with six committed partitions, while the next ones wait."""
     log = here.root / f"{run}.log"
     here.submit(run, stages(log, 6))
-    wait_until(lambda: len(here.notes(log.name)) == 14)
-    wait_until(lambda: here.show(run)["stages"][0]["committed"] == 6)
+    eventually(lambda: len(here.notes(log.name)) == 14)
+    eventually(lambda: here.show(run)["stages"][0]["committed"] == 6)
     return log
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from e2e.project import Project, project, wait_until
+from e2e.project import Project, project
+from eventually import eventually
 
 FUNCTIONS = """
 import os, time
@@ -33,7 +34,7 @@ def test_errors_and_prints_are_seen_meanwhile_and_outlive_the_driver(here: Proje
     gate = here.root / "gate"
     known = {"type": "map", "input": {"range": 3}, "batch": {"maxItems": 1}, "uses": "speaking:speaks"}
     here.submit("long", {"work": {**known, "with": {"gate": str(gate)}, "output": {"uri": "out", "format": "jsonl"}}})
-    wait_until(lambda: "words of the first attempt" in here.treadle("logs", "long").stdout, 60)
+    eventually(lambda: "words of the first attempt" in here.treadle("logs", "long").stdout, 60)
     assert here.show("long")["state"] == "running"
     here.kill_driver()
     logs = here.treadle("logs", "long").stdout

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e.project import Project, overlaps, project, wait_until
+from e2e.project import Project, overlaps, project
+from eventually import eventually
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +42,9 @@ def test_a_paused_run_ends_what_it_runs_and_starts_nothing_more(here: Project) -
         "with": {"log": str(here.root / "paused.log")},
     }
     here.submit("paused", stages)
-    wait_until(lambda: len(count(here, "paused.log")) >= 5)
+    eventually(lambda: len(count(here, "paused.log")) >= 5)
     assert here.treadle("pause", "paused").returncode == 0
-    wait_until(lambda: at_rest(here, "paused"))
+    eventually(lambda: at_rest(here, "paused"))
     before = count(here, "paused.log")
     assert before == count(here, "paused.log", "end")
     assert len(before) < 400
@@ -66,7 +67,7 @@ def at_rest(here: Project, run: str) -> bool:
 def test_a_run_that_was_stopped_keeps_what_it_committed(here: Project, verb: str) -> None:
     log = f"{verb}.log"
     here.submit(verb, gated(here.root / log, maxConcurrency=1))
-    wait_until(lambda: len(count(here, log)) == 5)
+    eventually(lambda: len(count(here, log)) == 5)
     assert here.treadle(verb, verb, "-y").returncode == 0
     assert here.treadle("watch", verb).returncode == 6
     open_gate(here, log)
@@ -100,12 +101,12 @@ def test_a_deadline_ends_the_run(here: Project) -> None:
 
 def test_a_run_that_is_being_paused_when_its_driver_dies_is_paused_then(here: Project) -> None:
     here.submit("orphan", gated(here.root / "orphan.log", maxConcurrency=1))
-    wait_until(lambda: len(count(here, "orphan.log")) == 5)
+    eventually(lambda: len(count(here, "orphan.log")) == 5)
     assert here.treadle("pause", "orphan").returncode == 0
     here.kill_driver()
     open_gate(here, "orphan.log")
     assert here.treadle("resume", "orphan", "--detach").returncode == 0
-    wait_until(lambda: at_rest(here, "orphan"))
+    eventually(lambda: at_rest(here, "orphan"))
     assert here.treadle("unpause", "orphan").returncode == 0
     assert here.treadle("watch", "orphan").returncode == 0
     assert here.records("orphan", "work") == list(range(12))

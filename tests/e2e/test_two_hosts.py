@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from e2e.hosts import Hosts, hosts
-from e2e.project import TREADLE, Project, project, wait_until
+from e2e.project import TREADLE, Project, project
+from eventually import eventually
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.client import Client
 
@@ -88,10 +89,10 @@ def test_two_drivers_share_the_tasks_of_one_stage(two: Hosts) -> None:
     two.start("right")
     log = two.here.root / "log"
     log.touch()
-    wait_until(lambda: asyncio.run(drivers_known(two)) == 2)
+    eventually(lambda: asyncio.run(drivers_known(two)) == 2)
     gated = {"type": "map", "input": {"range": 24}, "batch": {"maxItems": 1}, "uses": "functions:gated"}
     two.here.submit("shared", {"only": {**gated, "with": {"log": str(log), "free": 0}}})
-    wait_until(lambda: len(drivers_at(log, two.here)) == 2)
+    eventually(lambda: len(drivers_at(log, two.here)) == 2)
     Path(f"{log}.gate").touch()
     assert two.here.treadle("watch", "shared").returncode == 0
     assert [len(line) for line in two.here.notes("log") if line[0] == "start"] == [6] * 24
@@ -108,7 +109,7 @@ def test_a_host_that_is_lost_costs_what_lay_on_it(two: Hosts) -> None:
         "maximumInterval": "100ms"},
     }  # fmt: skip
     two.here.submit("lost", stages, defaults=DIRECTLY)
-    wait_until(lambda: len([line for line in two.here.notes("log") if line[:2] == ["start", "step5"]]) == 8)
+    eventually(lambda: len([line for line in two.here.notes("log") if line[:2] == ["start", "step5"]]) == 8)
     two.start("right")
     two.kill("left")
     (two.here.root / "gate").touch()

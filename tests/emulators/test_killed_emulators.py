@@ -7,11 +7,10 @@ import json
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from eventually import eventually
 
 _LAMBDA = '''
 import sys
@@ -72,13 +71,6 @@ def _state(pid: int) -> str:
     return "X"
 
 
-def _wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 @pytest.mark.parametrize(("script", "states"), [(_LAMBDA, "T"), (_OPENWHISK, "RS")], ids=["frozen", "busy"])
 def test_sandboxes_end_with_an_emulator_that_is_killed(tmp_path: Path, script: str, states: str) -> None:
     emulator = subprocess.Popen(
@@ -91,9 +83,9 @@ def test_sandboxes_end_with_an_emulator_that_is_killed(tmp_path: Path, script: s
         try:
             assert emulator.stdout is not None
             pids = json.loads(emulator.stdout.readline())["pids"]
-            _wait_until(lambda: all(_state(pid) in states for pid in pids))  # a signal takes time to arrive
+            eventually(lambda: all(_state(pid) in states for pid in pids))  # a signal takes time to arrive
             folders = list(tmp_path.glob("emulator/**/tmp"))
             assert folders
         finally:
             emulator.kill()
-    _wait_until(lambda: all(_state(pid) in "ZX" for pid in pids) and not any(map(Path.exists, folders)))
+    eventually(lambda: all(_state(pid) in "ZX" for pid in pids) and not any(map(Path.exists, folders)))

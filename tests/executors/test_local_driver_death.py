@@ -6,13 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import pytest
+from eventually import eventually
 
 from treadle.executors.testing import Place
 from treadle.executors.testing.script import Script
@@ -50,13 +48,6 @@ asyncio.run(main(kind, place, script, Path(folder)))
 """
 
 
-def _wait_until(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def _alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
@@ -83,7 +74,7 @@ def test_worker_and_what_it_started_die_with_a_killed_driver(tmp_path: Path, kin
         [sys.executable, "-c", _DRIVER, kind, *documents, str(tmp_path)], env=os.environ | {"TMPDIR": str(temporary)}
     )
     try:
-        _wait_until(lambda: pids.exists() and len(pids.read_text().split()) == 2)
+        eventually(lambda: pids.exists() and len(pids.read_text().split()) == 2)
         worker, started = map(int, pids.read_text().split())
         assert _alive(worker)
         assert _alive(started)
@@ -91,5 +82,5 @@ def test_worker_and_what_it_started_die_with_a_killed_driver(tmp_path: Path, kin
     finally:
         os.kill(driver.pid, signal.SIGKILL)
         driver.wait()
-    _wait_until(lambda: not _alive(worker) and not _alive(started))
-    _wait_until(lambda: not any(temporary.iterdir()))
+    eventually(lambda: not _alive(worker) and not _alive(started))
+    eventually(lambda: not any(temporary.iterdir()))

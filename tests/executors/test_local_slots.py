@@ -8,13 +8,13 @@ import os
 import resource
 import signal
 import sys
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from eventually import eventually
 
 from treadle.executors.local.executor import LocalExecutor
 from treadle.executors.program import Outcome, Task
@@ -107,8 +107,7 @@ def _resident(pid: int) -> int:
 
 def _until_heard_of(dead: int) -> None:
     """Wait until its parent, the executor, has reaped it."""
-    while Path(f"/proc/{dead}").exists():
-        time.sleep(0.02)
+    eventually(lambda: not Path(f"/proc/{dead}").exists())
 
 
 async def test_a_worker_killed_while_idle_is_replaced_unnoticed(bench: Workbench) -> None:

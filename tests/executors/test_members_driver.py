@@ -6,12 +6,12 @@ Everything except the provider is real: the command line, the embedded server, d
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from emulators.lambda_place import LambdaPlace, lambda_place
+from eventually import eventually
 from orchestrator.commands import Terminal
 from orchestrator.dispatcher.test_executors_adopted import FUNCTIONS, PATIENCE, kill_driver, write_workflow
 
@@ -76,11 +76,10 @@ def test_a_run_on_members_outlives_its_drivers(terminal: Terminal, functions: La
 
 def committed(terminal: Terminal, count: int) -> None:
     """Wait until this many tasks have counted."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
+
+    def counted() -> bool:
         shown = terminal.run("show", "staying", "-o", "json")
         stages = json.loads(shown.out)["stages"] if shown.code == 0 else []
-        if sum(one["committed"] for one in stages) >= count:
-            return
-        assert time.monotonic() < deadline, shown.out + shown.err
-        time.sleep(0.2)
+        return bool(sum(one["committed"] for one in stages) >= count)
+
+    eventually(counted)

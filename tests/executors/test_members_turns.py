@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
 import pytest
+from eventually import eventually_async
 
 from treadle.executors.functions.payload import Join, Order, Request
 from treadle.executors.program import ItemSplit, Job, Keep, Partition, Program, Report, Task
@@ -58,12 +59,6 @@ async def coordinator() -> AsyncIterator[CoordinatorServer]:
         yield server
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not holds():  # noqa: ASYNC110 (threads do it)
-            await asyncio.sleep(0.01)
-
-
 def offer(coordinator: CoordinatorServer, task: str) -> None:
     coordinator.offer(SESSION, task, msgspec.json.encode(Request("run", task)), MEMBER)
 
@@ -78,16 +73,16 @@ async def test_task_waits_for_the_end_of_every_task_that_was_stopped_before(coor
     join = Join(coordinator.address, MEMBER, seconds=600, work=500, direct=False, idle=600)
     member = asyncio.create_task(take_part(sandbox, SESSION, join, 600, 0))
     offer(coordinator, "first")
-    await until(lambda: sandbox.began == ["first"])
+    await eventually_async(lambda: sandbox.began == ["first"])
     coordinator.withdraw(SESSION, "first")
     offer(coordinator, "second")
-    await until(lambda: has("second"))
+    await eventually_async(lambda: has("second"))
     coordinator.withdraw(SESSION, "second")
     offer(coordinator, "third")
-    await until(lambda: has("third"))
+    await eventually_async(lambda: has("third"))
     await asyncio.sleep(0.1)
     sandbox.killed.set()
-    await until(lambda: sandbox.began == ["first", "third"])
+    await eventually_async(lambda: sandbox.began == ["first", "third"])
     assert sandbox.met == [set(), set()]
     coordinator.dismiss(SESSION, MEMBER)
     await member

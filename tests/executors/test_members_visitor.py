@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from eventually import eventually_async
 
 from treadle.executors.resident import machine
 from treadle.executors.resident.driver_peer import Visitor
@@ -54,21 +55,15 @@ async def visiting(coordinator: CoordinatorServer, folder: Path) -> AsyncIterato
         await visitor.stop()
 
 
-async def until(holds: Callable[[], object]) -> None:
-    async with asyncio.timeout(LONG):
-        while not holds():  # noqa: ASYNC110 (threads do it)
-            await asyncio.sleep(0.01)
-
-
 async def test_a_visitor_whose_connection_breaks_comes_back_and_is_asked_and_answers(
     coordinator: CoordinatorServer, came: list[MemberMachine], tmp_path: Path
 ) -> None:
     async with visiting(coordinator, tmp_path / "one") as one, visiting(coordinator, tmp_path / "other") as other:
-        await until(lambda: len(came) == 2)
+        await eventually_async(lambda: len(came) == 2)
         assert local_gateways.gateway_to(other.name)
         for connection in list(coordinator._open):
             connection.abort()
-        await until(lambda: len(came) == 4)
+        await eventually_async(lambda: len(came) == 4)
         assert local_gateways.gateway_to(other.name)
         assert all(coordinator.present(SESSION, visitor.name) for visitor in (one, other))
         for reader, holder in ((one, other), (other, one)):
@@ -81,7 +76,7 @@ async def test_a_visitor_that_hears_nothing_for_long_dials_again_and_is_there_on
 ) -> None:
     monkeypatch.setattr(machine, "SILENCE", 0.2)  # less than the time between two signs of life
     async with visiting(coordinator, tmp_path / "one"):
-        await until(lambda: len(came) == 3)
+        await eventually_async(lambda: len(came) == 3)
         assert coordinator.statistics(SESSION).members == 1
     assert not local_gateways.gateway_to("anybody")
 

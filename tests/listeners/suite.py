@@ -8,12 +8,13 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
+from eventually import eventually
 from listeners.flood import flood
 
 TESTS = Path(__file__).parent.parent
@@ -72,11 +73,11 @@ class ListenerSuite(ABC):
             before, known = listening.memory, listening.descriptors
             host, port = _endpoint(listening.address)
             with flood(host, port, crowd.strangers, crowd.strangers, self.words) as strangers:
-                _until(lambda: strangers.ended > crowd.strangers)
+                eventually(lambda: strangers.ended > crowd.strangers)
                 took, most = self._measure(listening, crowd.tasks)
                 assert most[0] < crowd.descriptors
                 assert most[1] - before < MEMORY
-            _until(lambda: listening.descriptors <= known + 2)
+            eventually(lambda: listening.descriptors <= known + 2)
             self.work(listening.address, time.monotonic() + PATIENCE)
             lines = len(listening.log.read_text().splitlines())
             assert lines < LOG_LINES
@@ -86,7 +87,7 @@ class ListenerSuite(ABC):
     def test_stranger_is_ended_when_its_time_is_over(self, tmp_path: Path) -> None:
         with self._listening(SMALL, tmp_path) as listening:
             with flood(*_endpoint(listening.address), 2, 2, self.words) as strangers:
-                _until(lambda: strangers.ended >= 8)
+                eventually(lambda: strangers.ended >= 8)
             assert listening.process.poll() is None
 
     def _measure(self, listening: Listening, tasks: int) -> tuple[list[float], tuple[int, int]]:
@@ -144,10 +145,3 @@ def _endpoint(address: str) -> tuple[str, int]:
     assert found.hostname is not None
     assert found.port is not None
     return found.hostname, found.port
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, "it does not come about"
-        time.sleep(0.05)

@@ -8,12 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from eventually import eventually_async
 from kafka import Broker
 from temporalio.client import Client
 from triggers.deployed import document, read
@@ -92,16 +93,11 @@ class Stage:
         query = f"TreadleTrigger = '{self.name}.live'"
         return {one.id: dict(await one.memo()) async for one in self.site.client.list_workflows(query)}
 
-    async def until(self, done: Callable[[], Awaitable[bool]]) -> None:
-        async with asyncio.timeout(PATIENCE):
-            while not await done():  # noqa: ASYNC110  # servers are asked, nobody tells
-                await asyncio.sleep(0.1)
-
     async def until_runs(self, count: int) -> dict[str, dict[str, Any]]:
         async def enough() -> bool:
             return len(await self.runs()) >= count
 
-        await self.until(enough)
+        await eventually_async(enough)
         return await self.runs()
 
     async def until_done(self) -> None:
@@ -111,7 +107,7 @@ class Stage:
             status = self.status()
             return status is not None and status.lag == 0 and self.commits() == self.ends()
 
-        await self.until(committed)
+        await eventually_async(committed)
 
     def group(self) -> str:
         return group_of(self.site.key, self.name, "live", 1)

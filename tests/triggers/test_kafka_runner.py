@@ -6,13 +6,14 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
 import pytest
+from eventually import eventually_async
 from triggers.test_judge import record, version
 
 from treadle.orchestrator.environment.home import Home
@@ -52,7 +53,7 @@ async def test_only_what_a_person_must_mend_is_a_failure(error: Exception, state
     runner = KafkaRunner(site, "orders", "live")
     await runner.start()
     try:
-        await until(lambda: bool(runner.status().error))
+        await eventually_async(lambda: bool(runner.status().error))
         assert runner.status().state == state
         assert str(error.args[0]) in runner.status().error
     finally:
@@ -149,18 +150,18 @@ async def test_a_trigger_that_moves_leaves_its_open_batch_and_judges_nothing_whe
     runner = KafkaRunner(site, "orders", "live")
     await runner.start()
     try:
-        await until(lambda: len(Source.made) == 1)
+        await eventually_async(lambda: len(Source.made) == 1)
         Source.made[0].records = [record(0)]
-        await until(lambda: runner.status().lag == 1)
+        await eventually_async(lambda: runner.status().lag == 1)
         history.append(version(2, {}, connection="other", batch=batch))
         if by == "a record":
             Source.made[0].records = [record(1)]
         else:
             await runner.update(history[-1], False)
-        await until(lambda: len(Source.made) == 2)
+        await eventually_async(lambda: len(Source.made) == 2)
         assert Source.made[0].closed
         assert Source.made[0].group != Source.made[1].group
-        await until(lambda: runner.status().state == "running")
+        await eventually_async(lambda: runner.status().state == "running")
     finally:
         await runner.stop()
     assert [one.getMessage() for one in caplog.records if one.levelno >= logging.ERROR] == []
@@ -184,16 +185,16 @@ async def test_a_service_that_begins_starts_nothing_while_the_one_before_has_run
     await runner.update(limited, False)
     await runner.start()
     try:
-        await until(lambda: len(Source.made) == 1)
+        await eventually_async(lambda: len(Source.made) == 1)
         Source.made[0].records = [record(0)]
-        await until(lambda: runner.status().lag == 1)
+        await eventually_async(lambda: runner.status().lag == 1)
         assert runner.status().state == "failing"
         assert "nobody counts" in runner.status().error
         starter.open = 1
-        await until(lambda: runner.status().active == 1)
+        await eventually_async(lambda: runner.status().active == 1)
         assert (runner.status().state, starter.started) == ("running", [])
         starter.open = 0
-        await until(lambda: runner.status().started == 1)
+        await eventually_async(lambda: runner.status().started == 1)
     finally:
         await runner.stop()
 
@@ -216,9 +217,3 @@ class Starter:
 
     async def wait(self, run: str) -> None:
         await asyncio.Event().wait()
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not holds():  # noqa: ASYNC110  # a thread brings it about
-            await asyncio.sleep(0.01)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from eventually import eventually_async
 from kafka import Broker
 from triggers.stages import Stage, home, stage
 
@@ -81,7 +82,7 @@ async def test_records_delivered_again_start_nothing_again(home: Home, real_kafk
                 return False
             return True
 
-        await here.until(back)
+        await eventually_async(back)
         assert here.commits() == [0, 0]
         real_kafka.produce(here.topic, [b"%d" % number for number in range(10, 12)])
         await here.serve()
@@ -130,9 +131,9 @@ async def test_nothing_is_committed_before_its_start_is_acknowledged(
         async def passed_over() -> bool:
             return here.commits()[1] == 1
 
-        await here.until(asked)
+        await eventually_async(asked)
         real_kafka.produce(here.topic, [b'{"n": 0}'], partition=1)
-        await here.until(passed_over)
+        await eventually_async(passed_over)
         assert here.commits() == [0, 1], "all partitions are committed in the same turn"
         await here.stop()
         assert here.commits() == [0, 1], "nor when it leaves"
@@ -182,7 +183,7 @@ async def test_paused_trigger_starts_nothing_and_an_unpaused_one_everything(home
             status = here.status()
             return status is not None and status.state == "paused"
 
-        await here.until(paused)
+        await eventually_async(paused)
         real_kafka.produce(here.topic, [b"1", b"2"])
         await asyncio.sleep(1)
         assert await here.runs() == {}

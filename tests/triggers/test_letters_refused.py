@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from eventually import eventually_async
 from kafka import Broker
 from kafka_security import as_user, lift, restrict
 from triggers.stages import home, stage
@@ -44,7 +45,7 @@ async def test_letter_that_may_not_be_written_holds_up_no_good_event(
                 return f"may not write dead letters to the topic '{letters}'" in error.message
             return False
 
-        await here.until(refused)
+        await eventually_async(refused)
         real_kafka.produce(here.topic, [b"oops", b"1", b"2"])
         await here.serve()
 
@@ -53,7 +54,7 @@ async def test_letter_that_may_not_be_written_holds_up_no_good_event(
             wrong = found is not None and found.state == "failing" and found.since > 0
             return wrong and found is not None and letters in found.error and found.started == 2
 
-        await here.until(failing)
+        await eventually_async(failing)
         assert here.commits() == [0, 0]
         lift(real_kafka.admin, "topic", letters)
         await here.until_done()

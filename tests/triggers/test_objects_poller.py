@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from eventually import eventually_async
 from triggers.deployed import deploy, document
 
 from treadle.orchestrator.environment.connection_errors import Unreachable
@@ -113,10 +114,6 @@ class Place:
         await made.start()
         return made
 
-    async def until(self, holds: Callable[[], bool]) -> None:
-        while not holds():  # noqa: ASYNC110  # the test's timeout is the limit
-            await asyncio.sleep(0.02)
-
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
@@ -137,16 +134,16 @@ async def test_what_was_there_at_the_deployment_counts_only_if_it_should(place: 
     place.deploy()
     place.put("new", modified=time.time() + 1)
     service = await place.service()
-    await place.until(lambda: len(place.starts.orders) == 1)
+    await eventually_async(lambda: len(place.starts.orders) == 1)
     place.put("newer")
     place.put("dated back", modified=time.time() - 1000)
-    await place.until(lambda: len(place.starts.orders) == 3)
+    await eventually_async(lambda: len(place.starts.orders) == 3)
     await service.stop()
     assert sorted(place.starts.names) == ["dated%20back", "new", "newer"]
     place.deploy(startFrom="earliest", description="another version looks at the same prefix")
     service = await place.service()
     place.put("last")
-    await place.until(lambda: "last" in place.starts.names)
+    await eventually_async(lambda: "last" in place.starts.names)
     await service.stop()
     assert "old" not in place.starts.names, "the first look was the first version's"
 
@@ -155,11 +152,11 @@ async def test_what_was_there_at_the_deployment_counts_only_if_it_should(place: 
 async def test_what_is_dated_back_starts_although_nothing_was_there_before(place: Place) -> None:
     place.deploy()
     first = await place.service()
-    await place.until(lambda: first.status().state == "running")
+    await eventually_async(lambda: first.status().state == "running")
     await first.stop()
     place.put("dated back", modified=1e9)
     second = await place.service()
-    await place.until(lambda: second.status().state == "running")
+    await eventually_async(lambda: second.status().state == "running")
     assert place.starts.names == ["dated%20back"]
     await second.stop()
 
@@ -176,11 +173,11 @@ async def test_a_look_at_the_old_prefix_says_nothing_of_the_new_one(place: Place
     heard = place.deployment
     place.deploy(poll={"uri": deeper.as_uri(), "every": "1s"})
     place.put("meanwhile")
-    await place.until(lambda: "meanwhile" in place.starts.names)
+    await eventually_async(lambda: "meanwhile" in place.starts.names)
     assert place.deployment is not heard
     await service.update(place.deployment, False)
     place.put("deeper/new")
-    await place.until(lambda: "new" in place.starts.names)
+    await eventually_async(lambda: "new" in place.starts.names)
     assert "old" not in place.starts.names
     await service.stop()
 
@@ -191,13 +188,13 @@ async def test_what_is_overwritten_starts_again_and_what_stays_does_not(place: P
     place.put("stays", modified=1e9)
     place.put("a", "1", modified=1e9)
     service = await place.service()
-    await place.until(lambda: len(place.starts.orders) == 2)
+    await eventually_async(lambda: len(place.starts.orders) == 2)
     place.put("a", "22", modified=1e9)
-    await place.until(lambda: len(place.starts.orders) == 3)
+    await eventually_async(lambda: len(place.starts.orders) == 3)
     (place.folder / "a").unlink()
-    await place.until(lambda: service._seen is not None and len(service._seen) == 1)
+    await eventually_async(lambda: service._seen is not None and len(service._seen) == 1)
     place.put("a", "333", modified=1e9)
-    await place.until(lambda: len(place.starts.orders) == 4)
+    await eventually_async(lambda: len(place.starts.orders) == 4)
     asked = place.starts.asked
     await asyncio.sleep(0.2)
     assert place.starts.asked == asked
@@ -211,16 +208,16 @@ async def test_a_service_that_dies_before_it_remembers_starts_nothing_twice(plac
     with pytest.MonkeyPatch.context() as patch:  # dies: the listing is never saved
         patch.setattr(ObjectRecords, "save", lambda *_: None)
         first = await place.service()
-        await place.until(lambda: len(place.starts.orders) >= 20)
+        await eventually_async(lambda: len(place.starts.orders) >= 20)
         await first.stop()
     second = await place.service()
-    await place.until(lambda: second.status().state == "running")
+    await eventually_async(lambda: second.status().state == "running")
     assert sorted(place.starts.names) == [f"{number:02}" for number in range(45)]
     assert place.starts.asked > 45, "they were asked for again, and refused"
     await second.stop()
     asked = place.starts.asked
     third = await place.service()
-    await place.until(lambda: third.status().state == "running")
+    await eventually_async(lambda: third.status().state == "running")
     assert place.starts.asked == asked, "what is on record is not even asked for"
     await third.stop()
 
@@ -240,8 +237,8 @@ async def test_what_is_seen_is_saved_after_the_start_and_never_before(place: Pla
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ObjectRecords, "save", spying)
         service = await place.service()
-        await place.until(lambda: service.status().state == "failing")
-        await place.until(lambda: service.status().state == "running")
+        await eventually_async(lambda: service.status().state == "failing")
+        await eventually_async(lambda: service.status().state == "running")
         await service.stop()
     assert len(place.starts.orders) == 1
     assert saved[-1] == 1
@@ -252,7 +249,7 @@ async def test_two_services_start_each_object_once(place: Place) -> None:
     for number in range(30):
         place.put(str(number))
     services = [await place.service(), await place.service()]
-    await place.until(lambda: all(one.status().state == "running" for one in services))
+    await eventually_async(lambda: all(one.status().state == "running" for one in services))
     assert sorted(map(int, place.starts.names)) == list(range(30))
     for one in services:
         await one.stop()
@@ -263,12 +260,12 @@ async def test_no_more_runs_are_open_than_the_trigger_may_have(place: Place) -> 
     for number in range(5):
         place.put(str(number), modified=1e9 + number)
     service = await place.service()
-    await place.until(lambda: len(place.starts.orders) == 2)
+    await eventually_async(lambda: len(place.starts.orders) == 2)
     assert service.status().lag == 3
     await asyncio.sleep(0.2)
     assert len(place.starts.orders) == 2
     place.starts.over.set()
-    await place.until(lambda: len(place.starts.orders) == 5)
+    await eventually_async(lambda: len(place.starts.orders) == 5)
     assert place.starts.names == ["0", "1", "2", "3", "4"], "oldest first"
     assert place.starts.most_at_once <= 2
     await service.stop()
@@ -281,7 +278,7 @@ async def test_an_object_that_can_start_no_run_is_on_record_and_stops_no_other(p
     place.put("good", "12345")
     place.put("bad", "123")
     service = await place.service()
-    await place.until(lambda: service.status().state == "running")
+    await eventually_async(lambda: service.status().state == "running")
     assert place.starts.names == ["good"]
     (refused,) = place.records.refused()
     assert refused.event.subject is not None
@@ -296,7 +293,7 @@ async def test_a_file_that_no_uri_names_is_on_record_and_stops_no_other(place: P
     for name in (b"a", b"b\xff", b"c"):
         (place.folder / os.fsdecode(name)).write_text("x")
     service = await place.service()
-    await place.until(lambda: service.status().state in ("running", "failed"))
+    await eventually_async(lambda: service.status().state in ("running", "failed"))
     await service.stop()
     assert sorted(place.starts.names) == ["a", "c"]
     (refused,) = place.records.refused()
@@ -307,10 +304,10 @@ async def test_a_paused_trigger_looks_at_nothing_and_catches_up(place: Place) ->
     place.deploy(startFrom="earliest")
     place.put("a")
     service = await place.service(paused=True)
-    await place.until(lambda: service.status().state == "paused")
+    await eventually_async(lambda: service.status().state == "paused")
     assert place.starts.asked == 0
     await service.update(place.deployment, False)
-    await place.until(lambda: len(place.starts.orders) == 1)
+    await eventually_async(lambda: len(place.starts.orders) == 1)
     await service.stop()
 
 
@@ -338,10 +335,10 @@ async def test_a_pause_does_not_wait_for_all_that_was_found(place: Place) -> Non
     starts.pause = lambda: service.update(place.deployment, True)
     await service.update(place.deployment, False)
     await service.start()
-    await place.until(lambda: service.status().state == "paused")
+    await eventually_async(lambda: service.status().state == "paused")
     assert starts.asked == module.AT_ONCE
     await service.update(place.deployment, False)
-    await place.until(lambda: len(starts.orders) == 3 * module.AT_ONCE)
+    await eventually_async(lambda: len(starts.orders) == 3 * module.AT_ONCE)
     assert starts.asked == 3 * module.AT_ONCE, "each once"
     await service.stop()
 
@@ -350,16 +347,16 @@ async def test_a_listing_that_fails_forgets_nothing(place: Place, monkeypatch: p
     place.deploy(startFrom="earliest")
     place.put("a")
     service = await place.service()
-    await place.until(lambda: len(place.starts.orders) == 1)
+    await eventually_async(lambda: len(place.starts.orders) == 1)
 
     def broken(_: str) -> Any:
         raise StoreError("the bucket does not answer", retryable=True)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_listing", broken)
-        await place.until(lambda: service.status().state == "failing")
+        await eventually_async(lambda: service.status().state == "failing")
         assert "does not answer" in service.status().error
-    await place.until(lambda: service.status().state == "running")
+    await eventually_async(lambda: service.status().state == "running")
     assert place.starts.asked == 1
     await service.stop()
 

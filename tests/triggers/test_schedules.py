@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from eventually import eventually_async
 from temporalio.client import Schedule, ScheduleActionStartWorkflow, ScheduleSpec, WorkflowExecutionStatus
 from triggers.deployed import M, deploy, document
 
@@ -52,13 +53,6 @@ def schedules(here: Service) -> Schedules:
     return Schedules(here.client, "treadle", here.site.key)
 
 
-async def until(what: Callable[[], Awaitable[Any]]) -> Any:
-    """The first true value of `what`. The limit is the test's own timeout."""
-    while not (found := await what()):  # noqa: ASYNC110  # the server tells nobody
-        await asyncio.sleep(0.1)
-    return found
-
-
 async def runs_of(here: Service, workflow: str) -> dict[str, RunView]:
     return {view.run: view async for view in here.runs.list_runs(100) if view.run.startswith(f"{workflow}.")}
 
@@ -83,7 +77,7 @@ async def test_schedules_become_those_of_the_registry(
     assert await step() == {"kept.a": "paused"}
     assert (await schedules.view("kept", "a")).paused
     deploy(registry, document({"a": {**HOURLY, "interval": "2h"}}, "kept"), tmp_path)
-    await until(lambda: _listed(here, "kept.b"))  # a listing lags
+    await eventually_async(lambda: _listed(here, "kept.b"))  # a listing lags
     assert await step() == {"kept.a": "updated", "kept.b": "deleted"}
     view = await schedules.view("kept", "a")
     assert view.paused, "an update keeps the pause"
@@ -111,7 +105,7 @@ async def test_a_schedule_of_another_deployment_is_neither_taken_nor_deleted(
     with pytest.raises(UsageError, match=r"'shared\.a' that another deployment made"):
         await schedules.reconcile(registry)
     registry.undeploy("shared")
-    await until(lambda: _listed(here, "shared.a"))
+    await eventually_async(lambda: _listed(here, "shared.a"))
     assert await schedules.reconcile(registry) == []
     assert [change.did for change in await theirs.reconcile(registry)] == ["deleted"]
 
@@ -137,7 +131,7 @@ async def test_a_schedule_that_another_deployment_has_keeps_no_other_from_being_
         async def told() -> bool:
             return [runner.status().state for runner in runners.values()] == ["failing", "paused"]
 
-        await until(told)
+        await eventually_async(told)
         assert "another deployment made" in runners["a"].status().error
     finally:
         for runner in runners.values():
@@ -174,7 +168,7 @@ async def test_ticks_go_where_the_drivers_of_the_profile_look_and_other_queues_a
     assert isinstance(description.schedule.action, ScheduleActionStartWorkflow)
     assert description.schedule.action.task_queue == "treadle"
     assert await schedules.reconcile(registry) == []
-    await until(lambda: _listed(here, "moved.a"))
+    await eventually_async(lambda: _listed(here, "moved.a"))
     registry.undeploy("moved")
     assert await elsewhere.sweep(registry) == []
     assert [(one.schedule, one.did) for one in await schedules.sweep(registry)] == [("moved.a", "deleted")]
@@ -198,7 +192,7 @@ async def test_what_others_deploy_meanwhile_is_not_swept_away(
 
     async def made() -> None:
         await schedules.reconcile(registry)
-        await until(lambda: _listed(here, "late.a"))
+        await eventually_async(lambda: _listed(here, "late.a"))
 
     def meanwhile() -> None:
         deploy(registry, document({"a": HOURLY}, "late"), tmp_path)
@@ -229,7 +223,7 @@ async def test_schedules_of_triggers_that_are_gone_are_removed_while_a_service_r
                 return True
             return False
 
-        await until(gone)
+        await eventually_async(gone)
     finally:
         sweeping.cancel()
         await asyncio.gather(sweeping, return_exceptions=True)
@@ -247,7 +241,7 @@ async def test_backfill_makes_one_run_of_every_nominal_time(
         async def over(count: int = expected_ticks) -> bool:
             return (await ticks(here, "filled")).count(WorkflowExecutionStatus.COMPLETED) == count
 
-        await until(over)
+        await eventually_async(over)
     found = await runs_of(here, "filled")
     assert sorted(found) == [f"filled.hourly.20260301T0{hour}0000Z" for hour in range(4)]
     assert (await here.client.count_workflows("TreadleTrigger = 'filled.hourly'")).count == 4, "nothing ran again"
@@ -293,17 +287,17 @@ async def test_overlap_means_the_run(
         return tuple(found[run].state if run in found else None for run in ids) == wanted
 
     await schedules.backfill(name, "hourly", START, START, overlap)
-    await until(lambda: states("running", None))
+    await eventually_async(lambda: states("running", None))
     await schedules.backfill(name, "hourly", START + timedelta(hours=1), START + timedelta(hours=1), overlap)
-    await until(lambda: states(first, second))
+    await eventually_async(lambda: states(first, second))
     flag.touch()
     if overlap == "bufferAll":
-        await until(lambda: states("succeeded", "succeeded"))
+        await eventually_async(lambda: states("succeeded", "succeeded"))
     elif overlap == "skip":
-        await until(lambda: states("succeeded", None))
+        await eventually_async(lambda: states("succeeded", None))
         assert (await schedules.view(name, "hourly")).skipped == 1
     else:
-        await until(lambda: states("succeeded" if first == "running" else first, "succeeded"))
+        await eventually_async(lambda: states("succeeded" if first == "running" else first, "succeeded"))
     registry.undeploy(name)
     await schedules.reconcile(registry)
 
@@ -320,7 +314,7 @@ async def test_a_schedule_ticks_by_itself(
         found = await runs_of(here, "often")
         return found if len(found) >= 2 else None
 
-    found = await until(two)
+    found = await eventually_async(two)
     times = sorted(datetime.strptime(run.rpartition(".")[2], "%Y%m%dT%H%M%S%z") for run in found)
     assert all(later - sooner >= timedelta(seconds=1) for sooner, later in itertools.pairwise(times))
     registry.undeploy("often")
@@ -346,7 +340,7 @@ async def test_a_run_that_fails_is_not_a_failure_of_its_tick(
     async def over() -> bool:
         return await ticks(here, "failing") == [WorkflowExecutionStatus.COMPLETED]
 
-    await until(over)
+    await eventually_async(over)
     (view,) = (await runs_of(here, "failing")).values()
     assert view.state == "failed"
     assert view.run == "failing.hourly.20260301T000000Z", "the nominal time has no jitter"
@@ -365,7 +359,7 @@ async def test_a_tick_that_may_not_start_its_run_fails_with_the_reason(
     async def over() -> bool:
         return await ticks(here, "refused") == [WorkflowExecutionStatus.FAILED]
 
-    await until(over)
+    await eventually_async(over)
     assert await runs_of(here, "refused") == {}
     registry.undeploy("refused")
     await schedules.reconcile(registry)
@@ -382,6 +376,6 @@ async def test_a_tick_of_what_is_undeployed_starts_nothing(
     async def over() -> bool:
         return await ticks(here, "gone") == [WorkflowExecutionStatus.COMPLETED]
 
-    await until(over)
+    await eventually_async(over)
     assert await runs_of(here, "gone") == {}
     await schedules.reconcile(registry)

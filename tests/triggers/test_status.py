@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from eventually import eventually_async
 from kafka import Broker
 from triggers.stages import home, stage
 from triggers.test_machine import A, machine, match, passed
@@ -97,16 +98,16 @@ async def test_records_that_wait_are_counted_while_a_trigger_rests(home: Home, r
             found = here.status()
             return found is not None and (found.state, found.lag) == ("paused", count)
 
-        await here.until(lambda: waiting(0))
+        await eventually_async(lambda: waiting(0))
         real_kafka.produce(here.topic, [b"1"] * 5)
-        await here.until(lambda: waiting(5))
+        await eventually_async(lambda: waiting(5))
         here.site.registry.unpause(here.name, "live")
 
         async def all_open() -> bool:
             found = here.status()
             return found is not None and (found.active, found.started, found.lag) == (5, 5, 0)
 
-        await here.until(all_open)
+        await eventually_async(all_open)
 
 
 async def test_service_that_comes_back_goes_on_counting_and_says_what_was_there(home: Home, real_kafka: Broker) -> None:
@@ -150,7 +151,7 @@ async def test_nothing_waits_behind_a_transaction_that_was_read(home: Home, real
         async def ended() -> bool:
             return here.ends() == [2, 0]
 
-        await here.until(ended)
+        await eventually_async(ended)
         await here.serve()
         await here.until_done()
         assert here.commits() == [2, 0]

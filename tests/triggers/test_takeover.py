@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
+from eventually import eventually_async
 from kafka import Broker
 from triggers.stages import home, stage
 
@@ -34,7 +35,7 @@ async def test_service_that_ends_leaves_its_partitions_to_the_other_at_once(home
             described = await asyncio.to_thread(members, real_kafka, here.group())
             return [len(one.assignment.topic_partitions) for one in described] == [1, 1]
 
-        await here.until(shared)
+        await eventually_async(shared)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         for number in (0, 1):

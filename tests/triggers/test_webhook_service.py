@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 import httpx
 import pytest
+from eventually import eventually_async
 from triggers.deployed import deploy, document
 
 from treadle.client.testing.service import Service, service
@@ -47,11 +48,6 @@ class Serving:
         }
         deploy(self.registry, document(given, "served", inputs=INPUTS), self.folder)
 
-    async def until(self, holds: Callable[[], Awaitable[Any]]) -> Any:
-        while not (found := await holds()):  # noqa: ASYNC110  # the test's timeout is the limit
-            await asyncio.sleep(0.1)
-        return found
-
     async def states(self, **wanted: str) -> bool:
         return {one.trigger: one.state for one in self.triggers.statuses()} == wanted
 
@@ -87,7 +83,7 @@ async def serving(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
 
 async def test_a_workflow_s_triggers_live_from_its_deployment_to_its_end(serving: Serving) -> None:
     serving.deploy()
-    await serving.until(lambda: serving.states(hook="running", files="running", hourly="running"))
+    await eventually_async(lambda: serving.states(hook="running", files="running", hourly="running"))
     answer = await serving.post(3)
     assert answer.status_code == 202
     run = answer.json()["runs"][0]["run"]
@@ -98,21 +94,21 @@ async def test_a_workflow_s_triggers_live_from_its_deployment_to_its_end(serving
     assert (again.status_code, again.json()["runs"]) == (200, [{"run": run, "new": False}])
     assert (await serving.post("many")).status_code == 422
     (serving.folder / "lake" / "a.txt").write_text("x")
-    (found,) = await serving.until(lambda: serving.runs("files"))
+    (found,) = await eventually_async(lambda: serving.runs("files"))
     assert (await serving.here.runs.submission(found)).inputs["source"].endswith("/lake/a.txt")
     assert serving.status("files").started == 1
 
     serving.registry.pause("served", "hook", "a rest")
-    await serving.until(lambda: serving.states(hook="paused", files="running", hourly="running"))
+    await eventually_async(lambda: serving.states(hook="paused", files="running", hourly="running"))
     assert (await serving.post(4)).status_code == 503
     serving.registry.unpause("served", "hook")
-    await serving.until(lambda: serving.states(hook="running", files="running", hourly="running"))
+    await eventually_async(lambda: serving.states(hook="running", files="running", hourly="running"))
 
     serving.deploy(filter="event.data.amount > 10")
-    await serving.until(lambda: _is(serving.status("hook").version == 2))
+    await eventually_async(lambda: _is(serving.status("hook").version == 2))
     assert (await serving.post(4)).json() == {"runs": []}
     serving.registry.undeploy("served")
-    await serving.until(serving.states)
+    await eventually_async(serving.states)
     with pytest.raises(httpx.ConnectError):
         await serving.post(5)
 

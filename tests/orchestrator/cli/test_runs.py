@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from eventually import eventually
 from orchestrator.cli.test_documents import check_golden
 from orchestrator.commands import Done, Terminal, session
-from orchestrator.waiting import wait_until
 
 from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
@@ -269,7 +269,7 @@ def test_temporal_and_driver_killed_in_mid_run_give_code_5_and_a_resume_keeps_th
     tail = '  bad: {type: map, input: gate, uses: functions:waits, with: {flag: "FLAG"}}\n'
     file = with_commits(terminal, "killed", tail)
     running = terminal.start("run", file, "--id", "killed")
-    wait_until(lambda: "bad: running" in running.err.read_text())
+    eventually(lambda: "bad: running" in running.err.read_text())
     state = embedded.status(Home(terminal.home))
     assert state.server is not None
     assert state.driver is not None

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from eventually import eventually
 from orchestrator.cli.test_runs import code
 from orchestrator.commands import Terminal
-from orchestrator.waiting import wait_until
 
 from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
@@ -73,7 +73,7 @@ def test_child_survives_its_driver_and_the_editing_of_its_file(terminal: Termina
     flag.touch()
     text = file.read_text()
     running = terminal.start("run", "main.yaml", "--id", "kept", "-i", f"flag={flag}")
-    wait_until(lambda: "first → kept/first: running 3/" in running.err.read_text(), BUSY)
+    eventually(lambda: "first → kept/first: running 3/" in running.err.read_text(), BUSY)
     file.write_text(text.replace("range: ", "range: 7").replace("functions:total", "functions:absent"))
     kill_driver(terminal)
     try:

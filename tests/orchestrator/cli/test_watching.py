@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from eventually import eventually
 from orchestrator.commands import Done, Terminal
-from orchestrator.waiting import wait_until
 
 from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
@@ -90,7 +90,7 @@ def test_run_that_takes_an_id_over_is_the_new_one_to_a_driver_that_knows_the_old
     def stages() -> list[dict[str, Any]]:
         return list(json.loads(ok(terminal.run("show", name, "-o", "json")).out)["stages"])
 
-    wait_until(lambda: any(stage["running"] for stage in stages()))
+    eventually(lambda: any(stage["running"] for stage in stages()))
     assert terminal.run("submit", "fails.yaml", "--id", name).code == 7
     ok(terminal.run("run", "fails.yaml", "--id", name, "--if-exists", "terminate"))
     assert ok(terminal.run("result", name, "--stage", "bad")).out == "0\n1\n2\n3\n"
@@ -246,7 +246,7 @@ def test_interrupt_leaves_the_run_alone_and_says_how_to_watch_it(
 ) -> None:
     name, _ = held
     watching = terminal.start("watch", name)
-    wait_until(lambda: "waits" in watching.err.read_text())
+    eventually(lambda: "waits" in watching.err.read_text())
     assert watching.process.pid is not None
     os.kill(watching.process.pid, signal.SIGINT)
     done = watching.wait()
@@ -340,9 +340,9 @@ def test_driver_that_was_killed_is_missed_at_once(terminal: Terminal, held: tupl
     driver = embedded.status(Home(terminal.home)).driver
     assert driver is not None
     watching = terminal.start("watch", name)
-    wait_until(lambda: "waits" in watching.err.read_text())
+    eventually(lambda: "waits" in watching.err.read_text())
     os.kill(driver.pid, signal.SIGKILL)
-    wait_until(
+    eventually(
         lambda: f"no driver is alive, so nothing happens. Start one: treadle resume {name}" in watching.err.read_text()
     )
     assert f"none is alive; start one: treadle resume {name}" in ok(terminal.run("show", name)).out

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from eventually import eventually_async
 
 from treadle.executors.program import Failure, Outcome
 from treadle.orchestrator.dispatcher.ledger import attempt_records
@@ -46,9 +47,7 @@ def kept(store: Moody) -> list[int]:
 
 
 async def until(store: Moody, partitions: list[int]) -> None:
-    async with asyncio.timeout(30):
-        while kept(store) != partitions:  # noqa: ASYNC110  only the store tells
-            await asyncio.sleep(0.005)
+    await eventually_async(lambda: kept(store) == partitions)
 
 
 async def test_errors_are_in_the_store_while_the_segment_runs(store: Moody, monkeypatch: pytest.MonkeyPatch) -> None:

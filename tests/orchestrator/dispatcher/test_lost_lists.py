@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 import pytest_asyncio
+from eventually import eventually_async
 from orchestrator.record_histories import TESTS, M, mapped, spec
-from orchestrator.waiting import until
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import ActivitySerializationContext
 
@@ -121,7 +121,7 @@ async def test_everything_that_is_lost_is_made_again_in_one_round(here: Service,
     async def closed() -> bool:
         return await asyncio.to_thread(files.closing, "wide") is not None
 
-    await until(closed, 120)
+    await eventually_async(closed, 120)
     assert here.site.host is not None
     shutil.rmtree(here.site.host.path("lossy/wide"))
     flag.touch()

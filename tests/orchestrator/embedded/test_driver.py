@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from orchestrator.waiting import wait_until
+from eventually import eventually
 
 from treadle.orchestrator import embedded
 from treadle.orchestrator.embedded import (
@@ -252,7 +252,7 @@ def test_idle_driver_waits_for_work_and_clients_then_ends_with_the_server(home: 
     assert status(home) == began
     assert began.server is not None
     os.kill(began.server.pid, signal.SIGKILL)
-    wait_until(lambda: (now := status(home).server) is not None and now.pid != began.server.pid)  # type: ignore[union-attr]
+    eventually(lambda: (now := status(home).server) is not None and now.pid != began.server.pid)  # type: ignore[union-attr]
     release(home)
     time.sleep(0.3)
     assert driver_alive(home), "ended although busy"
@@ -261,7 +261,7 @@ def test_idle_driver_waits_for_work_and_clients_then_ends_with_the_server(home: 
     time.sleep(0.3)
     assert driver_alive(home), "ended although a client lives"
     release(home)
-    wait_until(lambda: not driver_alive(home))
+    eventually(lambda: not driver_alive(home))
     assert not server_alive(home)
     assert "ended by idle" in DriverFiles(home).log.read_text()
     assert down(home) == embedded.Ended(server=False, driver=False)

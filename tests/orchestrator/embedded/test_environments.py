@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from orchestrator.waiting import wait_until
+from eventually import eventually
 
 from treadle.orchestrator.embedded import (
     down,
@@ -135,11 +135,11 @@ def test_idle_driver_leaves_the_server_to_the_driver_of_another_environment(two:
     up(two.home, module=two.module, environment=two.second)
     release(two.home)
     (two.home.driver / "busy").unlink()
-    wait_until(lambda: not driver_alive(two.home, FIRST))
+    eventually(lambda: not driver_alive(two.home, FIRST))
     assert driver_alive(two.home, two.name)
     assert server_alive(two.home)
     (two.home.driver / f"busy{two.name}").unlink()
-    wait_until(lambda: not driver_alive(two.home, two.name))
+    eventually(lambda: not driver_alive(two.home, two.name))
     assert not server_alive(two.home)
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from eventually import eventually_async
 from orchestrator.record_histories import TESTS, mapped, spec
-from orchestrator.waiting import until
 
 from treadle.client.run_views import RunEnd
 from treadle.client.submission import _MANY, prepare
@@ -109,7 +109,7 @@ async def rests(here: Service, folder: Path, resting: asyncio.Event) -> None:
     forever = mapped({"range": 1}, "needs_file_from", **{"with": {"flag": str(marks / "go"), "first": 0}})
     await here.submit(spec(only=forever), "resting", folder, TESTS)
     async with asyncio.timeout(60):
-        await until(lambda: asyncio.to_thread(os.listdir, marks))
+        await eventually_async(lambda: asyncio.to_thread(os.listdir, marks))
         await here.runs.steer("resting", "pause")
         await resting.wait()
 

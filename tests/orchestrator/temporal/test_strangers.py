@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from eventually import eventually_async
 from orchestrator.record_histories import ITEMS, TESTS, M, mapped, spec
 from orchestrator.temporal.stranger import Stranger, plain, public_command
-from orchestrator.waiting import until
 from temporalio.api.command.v1 import Command
 from temporalio.api.common.v1 import Payload, WorkflowExecution
 from temporalio.api.enums.v1 import CommandType, EventType
@@ -55,7 +55,7 @@ async def running(here: Service, run: str, folder: Path) -> Path:
     """Starts the run. On return its first segment is running."""
     flag = folder / SECRET
     await here.submit(held(flag), run, folder, TESTS)
-    await until(lambda: _busy(here, run))
+    await eventually_async(lambda: _busy(here, run))
     return flag
 
 
@@ -158,7 +158,7 @@ async def test_copied_answer_of_an_activity_fails_the_run(
     if source == "same run":  # its first resumption has ended
         flag.unlink(missing_ok=True)
         await here.runs.resume(run)
-        await until(lambda: _busy(here, run))
+        await eventually_async(lambda: _busy(here, run))
     await stranger.complete(run, await stranger.open_activity(run), payload)
     flag.touch()
     await is_forged(here, run)
@@ -345,7 +345,7 @@ async def test_result_of_a_worker_without_the_key_is_refused(
         closed = (await stranger.history(run))[-1].workflow_execution_completed_event_attributes
         result = closed.result.payloads[0]
         await here.client.workflow_service.delete_workflow_execution(deletion(here, run))
-        await until(lambda: _is_gone(here, run))
+        await eventually_async(lambda: _is_gone(here, run))
         await asyncio.to_thread(remove, here.site.store, run)
     command = Command(command_type=CommandType.COMMAND_TYPE_COMPLETE_WORKFLOW_EXECUTION)
     command.complete_workflow_execution_command_attributes.result.payloads.append(result)

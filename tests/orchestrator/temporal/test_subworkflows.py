@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from eventually import eventually_async
 from msgspec.structs import replace
 from orchestrator.record_histories import ITEMS, TESTS, spec
-from orchestrator.waiting import until
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowExecutionStatus
 
@@ -179,7 +179,7 @@ async def test_child_is_not_resumed_by_itself(here: Service, tmp_path: Path) -> 
 async def test_child_that_a_person_cancels_fails_its_stage(here: Service, tmp_path: Path) -> None:
     inner, flag, log = waiting(tmp_path)
     await here.submit(outer(sub=runs(inner)), "alone", tmp_path, TESTS)
-    await until(lambda: sum(lines(log).values()) == 1)
+    await eventually_async(lambda: sum(lines(log).values()) == 1)
     await here.runs.cancel("alone/sub")
     end = await here.runs.end("alone")
     assert end.failure is not None
@@ -197,14 +197,14 @@ async def test_child_that_a_person_cancels_fails_its_stage(here: Service, tmp_pa
 async def test_cancel_and_terminate_reach_the_child(here: Service, tmp_path: Path, how: str) -> None:
     inner, flag, log = waiting(tmp_path)
     await here.submit(outer({"total": "${{ stages.sub.outputs.total }}"}, sub=runs(inner)), how, tmp_path, TESTS)
-    await until(lambda: sum(lines(log).values()) == 1)
+    await eventually_async(lambda: sum(lines(log).values()) == 1)
     await getattr(here.runs, how)(how)
     ended = {"cancel": WorkflowExecutionStatus.CANCELED, "terminate": WorkflowExecutionStatus.TERMINATED}[how]
 
     async def over() -> bool:
         return [await status(here, run) for run in (how, f"{how}/sub")] == [ended, ended]
 
-    await until(over)
+    await eventually_async(over)
     flag.unlink()
     await here.runs.resume(how)
     assert (await here.runs.end(how)).outputs == {"total": 6}
@@ -214,7 +214,7 @@ async def test_cancel_and_terminate_reach_the_child(here: Service, tmp_path: Pat
 async def test_resume_right_after_a_terminate_waits_until_the_child_is_gone(here: Service, tmp_path: Path) -> None:
     inner, flag, log = waiting(tmp_path)
     await here.submit(outer({"total": "${{ stages.sub.outputs.total }}"}, sub=runs(inner)), "again", tmp_path, TESTS)
-    await until(lambda: sum(lines(log).values()) == 1)
+    await eventually_async(lambda: sum(lines(log).values()) == 1)
     await here.runs.terminate("again")
     await here.runs.resume("again")
     flag.unlink()
@@ -226,7 +226,7 @@ async def test_resume_right_after_a_terminate_waits_until_the_child_is_gone(here
 async def test_limit_on_a_child_names_its_run(here: Service, tmp_path: Path) -> None:
     inner, flag, log = waiting(tmp_path)
     await here.submit(outer(sub=runs(inner)), "limited", tmp_path, TESTS)
-    await until(lambda: sum(lines(log).values()) == 1)
+    await eventually_async(lambda: sum(lines(log).values()) == 1)
     with pytest.raises(UsageError, match="stage sub is run limited/sub"):
         await here.runs.steer("limited", "limit", "sub", 1)
     await here.runs.steer("limited/sub", "limit", "held", 1)
@@ -241,7 +241,7 @@ async def test_failure_beside_it_stops_the_child(here: Service, tmp_path: Path) 
     bad = mapped({"items": [5]}, "fails_while", {"flag": str(flag)}, needs=["late"])
     late = mapped({"items": [1]}, "waits", {"flag": str(go)})
     await here.submit(outer(sub=runs(inner), late=late, bad=bad), "beside", tmp_path, TESTS)
-    await until(lambda: sum(lines(log).values()) == 1)
+    await eventually_async(lambda: sum(lines(log).values()) == 1)
     go.unlink()
     end = await here.runs.end("beside")
     assert end.failure is not None
@@ -252,20 +252,20 @@ async def test_failure_beside_it_stops_the_child(here: Service, tmp_path: Path) 
 async def test_pause_and_unpause_reach_the_child(here: Service, tmp_path: Path) -> None:
     inner, flag, log = waiting(tmp_path)
     await here.submit(outer({"total": "${{ stages.sub.outputs.total }}"}, sub=runs(inner)), "rest", tmp_path, TESTS)
-    await until(lambda: sum(lines(log).values()) == 1)
+    await eventually_async(lambda: sum(lines(log).values()) == 1)
     sub = here.client.get_workflow_handle("rest/sub")
     await here.runs.steer("rest", "pause")
 
     async def paused() -> bool:
         return bool(await sub.query("paused"))
 
-    await until(paused)
+    await eventually_async(paused)
     flag.unlink()
 
     async def still() -> bool:
         return (await here.runs.view("rest/sub")).state == "paused" and (await here.runs.view("rest")).state == "paused"
 
-    await until(still)
+    await eventually_async(still)
     await here.runs.steer("rest", "unpause")
     assert (await here.runs.end("rest")).outputs == {"total": 6}
     assert not await sub.query("paused")

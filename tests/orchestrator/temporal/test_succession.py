@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from eventually import eventually_async
 from orchestrator.record_histories import ITEMS, TESTS, mapped, spec
-from orchestrator.waiting import until
 from temporalio import workflow
 from temporalio.api.enums.v1 import EventType, PendingActivityState
 from temporalio.api.taskqueue.v1 import TaskQueue
@@ -98,7 +98,7 @@ async def test_what_a_dead_driver_was_told_to_stop_has_stopped(
     async def told() -> bool:
         return (await pending(patient)).state == PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED
 
-    await until(told)
+    await eventually_async(told)
     await bury(here.client)
     with pytest.raises(WorkflowFailureError) as caught:
         await patient.result()
@@ -116,7 +116,7 @@ async def test_a_pause_outlives_the_driver_that_did_not_hear_of_it(
     async def begun() -> bool:
         return any(node.node == "only" for node in (await here.runs.view("silent")).nodes)
 
-    await until(begun)
+    await eventually_async(begun)
     await here.runs.steer("silent", "pause")
 
     async def at_rest() -> bool:
@@ -124,7 +124,7 @@ async def test_a_pause_outlives_the_driver_that_did_not_hear_of_it(
         assert view.open, "the silence of its driver has failed the run"
         return view.state == "paused" and not view.nodes
 
-    await until(at_rest)
+    await eventually_async(at_rest)
     events = (await here.history("silent")).events
     assert any(event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT for event in events)
     monkeypatch.undo()

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from e2e.hosts import Hosts, hosts
-from e2e.project import TREADLE, project, wait_until
+from e2e.project import TREADLE, project
+from eventually import eventually
 from orchestrator.temporal.test_history_size import bound
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
@@ -69,7 +70,7 @@ def share(tmp_path: Path, items: int, group: int, command: list[str], seconds: f
                 "with": {"log": str(tmp_path / "log"), "seconds": seconds},
             }
             here.submit(RUN, {"only": stage})
-            wait_until(lambda: len(run.starts()) >= items // 3, patience)
+            eventually(lambda: len(run.starts()) >= items // 3, patience)
             drivers.kill("left")
             before = run.committed()
             done = here.treadle("watch", RUN, timeout=patience)
@@ -113,7 +114,7 @@ def test_blocks_of_groups_that_a_host_took_with_it_are_made_again_by_groups(tmp_
             files = Wide(drivers).files
             drivers.start("left")
             here.submit(RUN, stages)
-            wait_until(lambda: files.generation("only") == 1)
+            eventually(lambda: files.generation("only") == 1)
             drivers.kill("left")  # before the other driver starts, which would copy its input
             drivers.start("right")
             gate.touch()

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from eventually import eventually_async
 from orchestrator.record_histories import TESTS, mapped, spec
 from orchestrator.temporal.test_history_size import bound, events
-from orchestrator.waiting import until
 from temporalio import workflow
 from temporalio.common import WorkflowIDConflictPolicy
 
@@ -103,7 +103,7 @@ async def test_a_run_that_is_paused_before_it_begins_can_go_on(
 
     monkeypatch.setattr(here.client, "start_workflow", paused)
     await here.submit(spec(only=numbers(5)), "early", tmp_path, TESTS)
-    await until(lambda: asyncio.to_thread(here.runs.files("early").find, Plan, "plan"))
+    await eventually_async(lambda: asyncio.to_thread(here.runs.files("early").find, Plan, "plan"))
     await here.runs.steer("early", "unpause")
     async with asyncio.timeout(60):
         assert (await here.runs.end("early")).failure is None
@@ -112,7 +112,7 @@ async def test_a_run_that_is_paused_before_it_begins_can_go_on(
 async def test_a_wide_run_does_not_keep_others_waiting(here: Service, tmp_path: Path) -> None:
     """A narrow run gets every other slot at once, a wide one with the next group."""
     await here.submit(spec(only=numbers(3000, "takes", seconds=0.01)), "greedy", tmp_path, TESTS)
-    await until(lambda: _committed(here, "greedy", 20))
+    await eventually_async(lambda: _committed(here, "greedy", 20))
     await here.submit(spec(only=numbers(20, "takes", seconds=0.01)), "narrow", tmp_path, TESTS)
     await here.submit(spec(only=numbers(2 * SIZE, "takes", seconds=0.01)), "wide", tmp_path, TESTS)
     assert (await here.runs.end("narrow")).failure is None
@@ -138,12 +138,12 @@ async def test_groups_are_seen_as_one_stage_and_pause_and_limit_reach_them(here:
     flag = tmp_path / "go"
     document = spec(only=numbers(300, "needs_file_from", flag=str(flag), first=100))
     await here.submit(document, "steered", tmp_path, TESTS)
-    await until(lambda: _is_stuck(here, "steered", tmp_path))
+    await eventually_async(lambda: _is_stuck(here, "steered", tmp_path))
     seen = await stage(here, "steered", "only")
     assert (seen.state, seen.partitions) == ("running", 300)
     await here.runs.steer("steered", "pause")
     flag.touch()
-    await until(lambda: _is_at_rest(here, "steered"))
+    await eventually_async(lambda: _is_at_rest(here, "steered"))
     held = await stage(here, "steered", "only")
     assert (held.committed, held.partitions) == (on_record(here, "steered"), 300)
     assert seen.committed < held.committed < 300

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 import pytest
+from eventually import eventually_async
 
 from treadle.primitives.coordinator import Deliver, Timing, server
 from treadle.primitives.coordinator import messages as m
@@ -106,12 +107,6 @@ async def gang(address: str, size: int, run: str = "run-1") -> list[Member]:
     for one in members:
         await one.hear(m.View)
     return members
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(SECONDS):
-        while not holds():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
 
 
 def quick(**known: Any) -> CoordinatorServer:
@@ -279,4 +274,4 @@ async def test_nothing_is_kept_of_a_run_whose_members_have_left() -> None:
         members = await gang(coordinator.address, 2)
         members[0].say(m.Bye())
         members[1].abort()
-        await until(lambda: not coordinator._runs)
+        await eventually_async(lambda: not coordinator._runs)

@@ -156,11 +156,3 @@ def connected(one: Member, other: Member, fault: Fault) -> Iterator[None]:
         other.gateway._opened(one.gateway.name, ends["other"])
         one.gateway._opened(other.gateway.name, dialled)
         yield
-
-
-def until(holds: Callable[[], object]) -> None:
-    """Wait for a condition that will soon be true."""
-    end = time.monotonic() + LONG
-    while not holds():
-        assert time.monotonic() < end, "it took too long"
-        time.sleep(0.01)

@@ -14,11 +14,12 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from eventually import eventually
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from primitives.peers.faults import HEALTHY, Fault
 from primitives.peers.hosts import KEY, RUN, reader, served, soon
-from primitives.peers.introduced import Member, attempts_end, connected, two_members, until
+from primitives.peers.introduced import Member, attempts_end, connected, two_members
 from primitives.traversal.two_sides import LONG
 from primitives.traversal.two_sides import PATIENT as UNTIL_IT_OPENS
 
@@ -65,7 +66,7 @@ def test_members_exchange_blocks_over_one_path_whoever_dialled(tmp_path: Path) -
         wanted = arrays(40, 200_000)
         refs = {left: right.put(*wanted), right: left.put(*wanted)}
         assert same(read_all(left, refs[left]), wanted)
-        until(lambda: left.gateway._paths and right.gateway._paths)
+        eventually(lambda: left.gateway._paths and right.gateway._paths)
         before = left.blocks.read.copy()
 
         def reads(member: Member) -> bool:
@@ -106,7 +107,7 @@ def test_a_path_that_fails_costs_the_path(tmp_path: Path, kind: Any, after: int)
         assert same(found, wanted)
         if kind != "corrupt":
             assert left.blocks.read["stored"] > 0
-            until(lambda: not left.gateway._paths)
+            eventually(lambda: not left.gateway._paths)
         assert left.passed() == []
 
 
@@ -170,7 +171,7 @@ def test_a_pair_that_failed_is_not_tried_again_for_each_block(tmp_path: Path) ->
             member.gateway._reacher._paths = Paths(first=1000.0)
         refs = [right.put(*arrays(1, 500)) for _ in range(20)]
         assert same(read_all(left, refs[0]), arrays(1, 500))
-        until(lambda: len(left.gateway._reacher._paths) == len(right.gateway._reacher._paths) == 1)
+        eventually(lambda: len(left.gateway._reacher._paths) == len(right.gateway._reacher._paths) == 1)
         for ref in refs:
             assert same(read_all(left, ref), arrays(1, 500))
         assert office.said.count(Reach("right")) == 1
@@ -207,7 +208,7 @@ def test_closing_a_gateway_ends_what_waits_for_others(tmp_path: Path, monkeypatc
         slice = right.put(*arrays(1, 80_000)).slice(0)
         with ThreadPoolExecutor(1) as pool:
             waiting = pool.submit(left.blocks.get, slice)
-            until(lambda: office.said[2:])
+            eventually(lambda: office.said[2:])
             left.gateway.close()
             with pytest.raises(MissingError):
                 waiting.result(LONG)
@@ -287,7 +288,7 @@ def test_an_answer_that_answers_something_else_is_an_error(tmp_path: Path, answe
         office.drops = lambda message: True
         with ThreadPoolExecutor(1) as pool:
             asked = pool.submit(left.gateway.ask, "right", RUN, [Want("s/a", 0, 5)], Counter())
-            until(lambda: office.said[2:])
+            eventually(lambda: office.said[2:])
             left.gateway.heard(Relayed("right", msgspec.msgpack.encode(answer)), ("", 0))
             with pytest.raises(WireError):
                 asked.result(LONG)
@@ -305,7 +306,7 @@ def test_those_who_wait_do_not_wake_each_other(tmp_path: Path, monkeypatch: pyte
         office.drops = lambda message: True
         wants = [Want("s/a", 0, 5)]
         asked = [pool.submit(left.gateway.ask, "right", RUN, wants, Counter()) for _ in range(3)]
-        until(lambda: len(left.gateway._asks) == len(asked))
+        eventually(lambda: len(left.gateway._asks) == len(asked))
         monkeypatch.setattr(Asks, "tick", counted)
         left.gateway.heard(Relayed("right", msgspec.msgpack.encode(Answer(0, (5,), b"right"))), ("", 0))
         wait(asked, LONG, FIRST_COMPLETED)
@@ -330,7 +331,7 @@ def test_somebody_elses_answer_is_none(tmp_path: Path) -> None:
         office.drops = lambda message: True
         with ThreadPoolExecutor(1) as pool:
             asked = pool.submit(left.gateway.ask, "right", RUN, [Want("s/a", 0, 5)], Counter())
-            until(lambda: office.said[2:])
+            eventually(lambda: office.said[2:])
             for member, sent in (("another", b"wrong"), ("right", b"right")):
                 left.gateway.heard(Relayed(member, msgspec.msgpack.encode(Answer(0, (5,), sent))), ("", 0))
             lengths, data = asked.result(LONG)
@@ -350,7 +351,7 @@ def test_what_somebody_else_left_in_the_store_is_not_believed(tmp_path: Path) ->
         left.store.put("runs/run-1/blocks/_passed/x", b"treadle\x01" + bytes(37))
         with ThreadPoolExecutor(1) as pool:
             asked = pool.submit(left.gateway.ask, "right", RUN, [Want("s/a", 0, 5)], Counter())
-            until(lambda: office.said[2:])
+            eventually(lambda: office.said[2:])
             answer = Answer(0, (5,), stored="x")
             left.gateway.heard(Relayed("right", msgspec.msgpack.encode(answer)), ("", 0))
             with pytest.raises(WireError, match="was not written with this deployment's key"):
@@ -365,7 +366,7 @@ def test_nobody_names_objects_for_others_to_take(tmp_path: Path, name: str) -> N
         SealedStore(left.store, KEY).put("runs/run-1/plan", b"12345")
         with ThreadPoolExecutor(1) as pool:
             asked = pool.submit(left.gateway.ask, "right", RUN, [Want("s/a", 0, 5)], Counter())
-            until(lambda: office.said[2:])
+            eventually(lambda: office.said[2:])
             left.gateway.heard(Relayed("right", msgspec.msgpack.encode(Answer(0, (5,), stored=name))), ("", 0))
             with pytest.raises(WireError):
                 asked.result(LONG)

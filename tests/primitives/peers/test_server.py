@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from eventually import eventually
 from primitives.peers.hosts import KEY, RUN, content, reader, served, soon
 from primitives.wire.sides import receive
 
@@ -33,11 +34,6 @@ def ask(connection: wire.Connection, *wants: Want) -> tuple[tuple[int, ...], byt
 def answer(connection: wire.Connection) -> tuple[tuple[int, ...], bytes]:
     part, tail = receive(connection, Part)
     return part.lengths, tail
-
-
-def wait_until(server: PeerServer, connections: int) -> None:
-    while server.connections != connections:
-        time.sleep(0.005)
 
 
 def test_short_ranges_are_answered_together_and_long_ones_alone(tmp_path: Path) -> None:
@@ -113,7 +109,7 @@ def test_a_reader_that_takes_nothing_is_given_up(tmp_path: Path, monkeypatch: py
     with served(tmp_path) as (host, server), dial(server.address) as slow:
         host.put(f"{RUN}/s/a", [bytes(50_000_000)])
         slow.send(Pull((Want("s/a", 0, -1),)), deadline=soon())
-        wait_until(server, 0)
+        eventually(lambda: server.connections == 0)
 
 
 def test_the_connection_idle_for_longest_makes_room(tmp_path: Path) -> None:
@@ -188,7 +184,7 @@ def test_a_reader_displaces_who_has_proved_nothing_before_who_is_idle(
         host.put(f"{RUN}/s/a", [b"abc"])
         ask(idle, Want("s/a", 0, 1))
         crowd(there, 1)
-        wait_until(there, 2)
+        eventually(lambda: there.connections == 2)
         with dial(there.address) as another:
             assert ask(another, Want("s/a", 0, 3)) == ((3,), b"abc")
             assert ask(idle, Want("s/a", 0, 3)) == ((3,), b"abc")
@@ -202,7 +198,7 @@ def test_closing_ends_every_thread_whatever_it_does(tmp_path: Path, tls: wire.Id
         target = wire.parse(server.address)
         with dial(server.address), dial(server.address) as slow, socket.create_connection(target[1:]):
             slow.send(Pull((Want("s/a", 0, -1),)), deadline=soon())
-            wait_until(server, 3)
+            eventually(lambda: server.connections == 3)
             server.close()
             server.close()
             assert server.connections == 0

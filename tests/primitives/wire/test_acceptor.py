@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from orchestrator.waiting import until
+from eventually import eventually_async
 
 from treadle.primitives.wire import tls_identity
 from treadle.primitives.wire.acceptor import Acceptor, Caller
@@ -59,10 +59,10 @@ async def test_tls_caller_that_is_gone_leaves_no_buffer(buffers: Buffers, tmp_pa
     strangers = Strangers[Caller](8, 60.0 if goes else 0.2)
     acceptor = Acceptor(listener, "test", strangers, Silent, tls=tls_identity(tmp_path).context())
     callers = [socket.create_connection(listener.getsockname()) for _ in range(4)]
-    await until(lambda: buffers.made == 4)
+    await eventually_async(lambda: buffers.made == 4)
     for caller in callers if goes else ():
         caller.close()
-    await until(lambda: not buffers)
+    await eventually_async(lambda: not buffers)
     acceptor.close()
     for caller in callers:
         caller.close()

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
+from eventually import eventually
 from hypothesis import given
 from hypothesis import strategies as st
 from primitives.channels import coordinators
 from primitives.channels.uplinks import uplink
 from primitives.peers.hosts import reader, served
-from primitives.peers.introduced import until
 from primitives.wire.sides import GENEROUS, KEY, RUN, dial, serving, soon
 from properties.profiles import examples
 
@@ -227,7 +227,7 @@ def test_a_gateway_goes_on_whatever_another_member_says(tmp_path: Path) -> None:
                 theirs.sendall(data)
             with contextlib.suppress(OSError):
                 theirs.shutdown(socket.SHUT_WR)
-            until(lambda: not gateway._open)
+            eventually(lambda: not gateway._open)
             gateway.heard(m.Relayed("right", data), ("", 0))
             gateway.heard(m.Relayed("right", data[LENGTHS.size :]), ("", 0))
             with pytest.raises(wire.WireError, match="no path"):
@@ -251,7 +251,7 @@ def test_who_asks_and_does_not_read_is_hung_up_on(tmp_path: Path) -> None:
         with contextlib.suppress(ConnectionError):
             while gateway._open:
                 theirs.sendall(ask * 100)
-        until(lambda: not gateway._open)
+        eventually(lambda: not gateway._open)
     finally:
         theirs.close()
         gateway.close()
@@ -273,10 +273,10 @@ def test_no_more_asks_wait_than_there_is_room_for(tmp_path: Path, monkeypatch: p
         for number in range(room + 50):
             gateway.heard(m.Relayed("right", encode_head(p.Ask(number, RUN, ()))), ("", 0))
         free.set()
-        until(lambda: len(answers) == room)
-        until(lambda: gateway._room._value == room)
+        eventually(lambda: len(answers) == room)
+        eventually(lambda: gateway._room._value == room)
         gateway.heard(m.Relayed("right", encode_head(p.Ask(room + 50, RUN, ()))), ("", 0))
-        until(lambda: len(answers) == room + 1)
+        eventually(lambda: len(answers) == room + 1)
     finally:
         free.set()
         gateway.close()
