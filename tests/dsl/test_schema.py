@@ -56,7 +56,7 @@ def test_every_object_refuses_unknown_keys() -> None:
 
 def test_keys_carry_the_docstrings_of_the_model() -> None:
     definitions = schema()["$defs"]
-    assert definitions["MapStage"]["properties"]["deadline"]["description"] == "Of the whole stage, retries included."
+    assert definitions["MapStage"]["properties"]["deadline"]["description"] == "Limit for a stage with all its retries."
     assert definitions["ReduceStage"]["properties"]["fanIn"]["description"].startswith("Default 16")
     assert "default" not in definitions["MapStage"]["properties"]["output"]
 

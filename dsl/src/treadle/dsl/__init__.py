@@ -1,10 +1,17 @@
-"""treadle's workflow language: workflows in YAML or Python, one model behind both.
+"""treadle's workflow language: workflows in YAML or Python, with one model for both.
 
     from treadle.dsl import Workflow, expr, parquet, task, text
 
-General layout: `model` (what a document may contain), `document` (YAML with positions), `graph`, `validation` and
-`diagnostics` (what is wrong with it), `normalise` (the form stored with a run), `builder` (Python), `expressions` and
-`templates` (`${{ }}`), `reference` (what it all means, as an interpreter).
+Layout:
+
+    model                    the keys and values of a document
+    document                 reading YAML, with positions
+    graph, validation,       the checks of a document, and their findings
+    diagnostics
+    normalise                the form that a run stores
+    builder                  workflows in Python
+    expressions, templates   `${{ }}`
+    reference                the meaning of a workflow, as an interpreter
 """
 
 from __future__ import annotations
@@ -93,5 +100,5 @@ __all__ = [
     "webhook",
 ]
 
-# A module of user functions pays for `task` alone, not for the builder.
+# A module of user functions imports `task` alone, not the whole builder.
 __getattr__ = late(__name__, _HOMES)

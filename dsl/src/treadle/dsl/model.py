@@ -1,8 +1,8 @@
-"""The one model of a workflow document: what YAML loads into and what the Python builder makes.
+"""The model of a workflow document, shared by YAML and the Python builder.
 
 Every field is a key of the language under the same name in camelCase (`max_iterations` is `maxIterations`).
-What a document means is written in docs/semantics.md; this module only says what it may contain.
-Fields typed `Count` take a number or one `${{ }}` expression over `inputs` and `run`, known when the run is planned.
+docs/semantics.md defines the meaning of a document; this module defines its keys and values. Fields typed `Count` take
+a number or one `${{ }}` expression over `inputs` and `run`, known when the run is planned.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Percentage = Annotated[str, StringConstraints(pattern=r"^\d+(\.\d+)?%$")]
 
 
 def _text_or(other: str) -> Discriminator:
-    """Decides a union by what was written, so that an error speaks of one branch; tags (`<text>`) are never keys."""
+    """Choose a union's branch by the value's type, for errors about one branch; tags (`<text>`) are never keys."""
     return Discriminator(lambda value: "<text>" if isinstance(value, str) else other)
 
 
@@ -52,10 +52,10 @@ class Source(Model):
     record_bytes: Count | None = None
     """Length of a record; `fixed` only, and required there."""
     header: Flag = True
-    """Whether the first line of a CSV file names the columns."""
+    """The first line of a CSV file names the columns."""
     delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] = ","
     compression: Literal["auto", "none", "gzip"] = "auto"
-    """`auto` looks at the name: `.gz` is gzip, and one split."""
+    """`auto` decides by the name: `.gz` is gzip, and one split."""
     table: Flag = False
     """`text` only: lines as Arrow tables of one column, `line`."""
 
@@ -85,21 +85,21 @@ class Offsets(Model):
     connection: Identifier
     topic: str
     topic_id: str
-    """UUID: of a topic that was deleted and made again nothing is read."""
+    """UUID of the topic. A topic that was deleted and created again is not read."""
     partition: Annotated[int, Field(ge=0, strict=True)]
     start: Annotated[int, Field(ge=0, strict=True)]
     runs: Annotated[list[Annotated[int, Field(ge=1, strict=True)]], Field(min_length=1)]
-    """From `start` on, taking turns: so many offsets that belong, so many that do not, ..."""
+    """Run lengths from `start`: the number of offsets that belong, then of offsets that do not, and so on in turn."""
     format: Format = "cloudevents"
     envelope: Flag = False
     size: Annotated[int, Field(ge=0, strict=True)] = 0
-    """Bytes of the records, for whoever cuts them."""
+    """Bytes of the records, for the planner's partitions."""
     copied: str = ""
-    """Name of the copy, in the run's folder of the store, that was made before it started; empty: read the topic."""
+    """Name of a copy in the run's folder of the store, made before the run started; empty: read the topic."""
 
 
 class EventRange(Model):
-    """What `trigger.events` is when a run reads its events by itself. A value of inputs; documents cannot have it."""
+    """The value of `trigger.events` when the run's tasks read the events. For values of inputs, not for documents."""
 
     kafka: Offsets
 
@@ -132,63 +132,63 @@ DatasetValue = Annotated[
     | Annotated[EventRange, Tag("<events>")],
     Discriminator(_value_tag),
 ]
-"""What a run may be given for an input of type `dataset`."""
+"""A value for an input of type `dataset`."""
 
 
 # -- settings ----------
 
 
 class Retry(Model):
-    """How often and when a failed attempt is made again (Temporal's RetryPolicy, word for word)."""
+    """How often and when a failed attempt is repeated (Temporal's RetryPolicy, word for word)."""
 
     maximum_attempts: Annotated[int, Field(ge=1, strict=True)] = 3
     initial_interval: Duration = Field(default_factory=lambda: 0.2)
     backoff_coefficient: AsWritten[Annotated[float, Field(ge=1, strict=True)]] = 2.0
     maximum_interval: Duration = Field(default_factory=lambda: 30.0)
     non_retryable_error_types: list[ErrorType] = []
-    """Names of exception classes (`SchemaError`, or `module.SchemaError`) that fail at once."""
+    """Names of exception classes (`SchemaError`, or `module.SchemaError`) that are not retried."""
 
 
 class Memory(Model):
-    """Bytes an attempt may allocate; doubled from `start` up to `max` for the task that ran out of it."""
+    """Bytes an attempt may allocate. A task that ran out of memory gets twice as much, from `start` up to `max`."""
 
     start: Size
     max: Size | None = None
 
 
 class Batch(Model):
-    """Re-cuts the input: a partition of this map has at most so many records or encoded bytes."""
+    """Cuts the input again: a partition of this map has at most this many records or encoded bytes."""
 
     max_items: Count | None = None
     max_bytes: Size | None = None
 
 
 class Output(Model):
-    """Where the stage's partitions are written, one part each, with `_manifest.json` last."""
+    """Where the stage's partitions are written: one part each, then `_manifest.json`."""
 
     uri: Uri
     format: Literal["text", "jsonl", "csv", "parquet", "npy", "fixed"]
     columns: dict[str, Literal["string", "int64", "float64", "boolean", "binary", "timestamp", "date"]] | None = None
-    """Names and types, in order: required for Parquet from objects, allowed for CSV (names only matter)."""
+    """Names and types, in order: required for Parquet from objects; for CSV only the names are used."""
     header: Flag = True
     delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] = ","
     if_exists: Literal["fail", "replace"] = "fail"
 
 
 class FailedItems(Model):
-    """Where records that finally failed are listed, as JSON lines in input order."""
+    """Where finally failed records are listed, as JSON lines in input order."""
 
     uri: Uri
 
 
 class Settings(Model):
-    """What `defaults` may set for every stage and each working stage for itself."""
+    """Settings of `defaults`, for every stage, and of a single working stage."""
 
     retry: Retry | None = None
     timeout: Duration | None = None
-    """Of one attempt."""
+    """Limit for one attempt."""
     deadline: Duration | None = None
-    """Of the whole stage, retries included."""
+    """Limit for a stage with all its retries."""
     max_concurrency: Count | None = None
     memory: (
         Annotated[
@@ -200,21 +200,23 @@ class Settings(Model):
     executor: Identifier | None = None
     exchange: Literal["auto", "storage", "direct"] | None = None
     durability: Literal["task", "segment"] | None = None
-    """What survives the loss of a host: every finished task, or every finished segment. Without: nothing, and what is
-    lost is made again."""
+    """What survives the loss of a host: every finished task (`task`), or every finished segment (`segment`). Default:
+    neither; lost data is computed again.
+    """
     backups: Flag | None = None
-    """Whether a partition that takes far longer than the others may run a second time beside itself, in a slot that is
-    free; the first to finish counts. Default: true; never with `idempotent: false`."""
+    """Run a partition that takes far longer than the others a second time in a free slot; the first to finish counts.
+    Default: true; never with `idempotent: false`.
+    """
     cache: CacheSetting | None = None
-    """Keep what the stage gives, for later runs of the same code over the same inputs."""
+    """Keep the stage's results, for later runs of the same code over the same inputs."""
 
 
 class StageBase(Model):
     description: str | None = None
     needs: list[Reference] = []
-    """Stages that must be over first; order only, no data."""
+    """Stages that must end first; sets the order only, passes no data."""
     when: Expression | None = None
-    """False: the stage is skipped."""
+    """When false, the stage is skipped."""
 
 
 class WorkBase(StageBase, Settings):
@@ -240,20 +242,20 @@ class MapStage(WorkBase):
     uses: FunctionRef
     per: Literal["record", "partition"] = "record"
     flat: Flag | None = None
-    """The result is an iterable of records; None: read from the function's return annotation."""
+    """The result is an iterable of records; default: from the function's return annotation."""
     whole: Flag = False
-    """`per: partition` over text: the partition as one `str`."""
+    """With `per: partition` over text: pass the partition as one `str`."""
     with_: Arguments = Field(default_factory=dict, alias="with")
     batch: Batch | None = None
     metrics: dict[Identifier, Literal["sum", "min", "max"]] = {}
     tolerated_failures: Tolerance | None = None
     failed_items: FailedItems | None = None
     gang: Annotated[int, Field(ge=1, strict=True)] | None = None
-    """So many partitions, neither more nor fewer, run together and may talk to each other (primitives.channels)."""
+    """Exactly this many partitions run together, and may use channels (primitives.channels)."""
 
 
 class RangePartitioner(Model):
-    """Contiguous key ranges; boundaries are given, come from a broadcast, or are sampled."""
+    """Contiguous key ranges, with boundaries from a list, from a broadcast, or from a sample."""
 
     type: Literal["range"]
     boundaries: (
@@ -270,7 +272,7 @@ class HashPartitioner(Model):
 
 
 class ShuffleStage(WorkBase):
-    """Brings records with equal keys (hash) or near keys (range) into one partition."""
+    """Brings records with equal keys (hash) or adjacent keys (range) into one partition."""
 
     type: Literal["shuffle"]
     input: Annotated[
@@ -291,12 +293,12 @@ class ShuffleStage(WorkBase):
 
 
 class BroadcastStage(WorkBase):
-    """Makes a whole dataset one read-only value."""
+    """Turns a whole dataset into one read-only value."""
 
     type: Literal["broadcast"]
     input: StageInput
     limit: Size = Field(default_factory=lambda: 256 * 2**20)
-    """Encoded bytes; more fails the stage."""
+    """Limit of encoded bytes; a larger value fails the stage."""
 
 
 class ReduceStage(WorkBase):
@@ -308,7 +310,7 @@ class ReduceStage(WorkBase):
     uses: FunctionRef | None = None
     combine: FunctionRef | None = None
     initial: JsonValue = None
-    """Folded in once, as the leftmost operand at the root. `initial: null` counts when it is written."""
+    """Folded in once, as the leftmost operand at the root. An explicit `initial: null` counts."""
     finish: FunctionRef | None = None
     fan_in: Count | None = None
     """Default 16; `per: all` with `combine` only."""
@@ -321,7 +323,7 @@ class ReduceStage(WorkBase):
 
 
 class BarrierStage(StageBase):
-    """Lets nothing through until its input is committed, or `quorum` of it."""
+    """Passes its input on once all of it is committed, or the share `quorum`."""
 
     type: Literal["barrier"]
     input: Reference
@@ -333,10 +335,10 @@ class LoopStage(StageBase):
 
     type: Literal["loop"]
     state: dict[Identifier, JsonValue]
-    """A dataset reference (bare string), a JSON scalar, or a template giving a scalar."""
+    """Initial state: a dataset reference (bare string), a JSON scalar, or a template for a scalar."""
     max_iterations: Count
     until: Expression | None = None
-    """Judged after the body; true ends the loop. None: all `maxIterations`."""
+    """Evaluated after the body; true ends the loop. Default: all `maxIterations`."""
     on_exhausted: Literal["fail", "succeed"] = "fail"
     stages: dict[Identifier, Stage]
     next: dict[Identifier, JsonValue] = {}
@@ -347,9 +349,9 @@ class WorkflowStage(StageBase):
 
     type: Literal["workflow"]
     uses: Annotated[Annotated[WorkflowFile, Tag("<text>")] | Annotated[Spec, Tag("<document>")], _text_or("<document>")]
-    """Its file, as seen from this one; or the document itself, which is how a run keeps it."""
+    """The path of its file, relative to this one; or the document itself, the form that a run stores."""
     with_: Arguments = Field(default_factory=dict, alias="with")
-    """Values for its inputs; null counts as not given."""
+    """Values for its inputs; null counts as absent."""
 
 
 Stage = Annotated[
@@ -375,7 +377,7 @@ class Input(Model):
 
 
 class Spec(Model):
-    """A workflow: what the user wrote, and, normalised, what is pinned into every run."""
+    """A workflow as the user wrote it or, normalised, as every run stores it."""
 
     api_version: Literal["treadle/v1"]
     kind: Literal["Workflow"] = "Workflow"
@@ -385,7 +387,7 @@ class Spec(Model):
     inputs: dict[Identifier, Input] = {}
     secrets: list[Identifier] = []
     seed: Annotated[int, Strict()] = 0
-    """Feeds `context.rng` and sampling."""
+    """Seed of `context.rng` and of sampling."""
     defaults: Settings = Settings()
     triggers: dict[Identifier, Trigger] = {}
     stages: dict[Identifier, Stage] = Field(min_length=1)

@@ -1,4 +1,4 @@
-"""What every part of the model stands on: identifiers, expressions, strict keys."""
+"""The basis of the model: identifiers, expressions, strict keys."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def _as_written(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
 
 N = TypeVar("N")
 AsWritten = Annotated[N, WrapValidator(_as_written), PlainSerializer(lambda number: number)]
-"""A number that stays whole or not: `minimum: 1` is exact, and written again without a point."""
+"""A number that keeps its form: `minimum: 1` is exact, and written again without a point."""
 Number = AsWritten[Annotated[float, Strict()]]
 Arguments = dict[Identifier, JsonValue]
-"""`with`: keyword arguments of functions, inputs of runs; texts in it may be templates."""
+"""`with`: keyword arguments of functions, inputs of runs; strings in it may be templates."""
 
 
 class Model(BaseModel):
-    """Unknown keys are errors; values are frozen once read."""
+    """Refuses unknown keys; immutable after reading."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True)

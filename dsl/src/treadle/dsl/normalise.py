@@ -1,4 +1,4 @@
-"""The canonical form of a spec: what is stored with a run."""
+"""The canonical form of a spec, which is stored with a run."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from .model_base import Model
 from .templates import OPEN, parse_template
 
 _UNORDERED = frozenset({"triggers", "stages", "inputs", "labels", "with_", "state", "next", "outputs", "metrics"})
-"""Mappings whose order means nothing. The order of columns and of the keys inside user values does."""
+"""Mappings whose order has no meaning. The order of columns, and of keys inside user values, has one."""
 _CONDITIONS = frozenset({"when", "until", "filter", "dedupe"})
 _LITERAL = frozenset({"items", "initial", "boundaries", "default", "enum", "description", "labels", "schema_"})
-"""Never evaluated, so never rewritten."""
+"""Fields that are never evaluated, and so never rewritten."""
 
 
 def normalise(spec: Spec) -> dict[str, Any]:
-    """The spec as JSON: keys of the language, defaults left out, one way of writing each quantity and expression.
+    """Return the spec as JSON: keys of the language, without defaults, with one spelling of each quantity and
+    expression.
 
-    Triggers say their defaults: they stay deployed while treadle is upgraded, and a new default must not change them.
-    Reading it back gives an equal spec (but for the spelling of expressions), and normalising that changes nothing.
+    Triggers keep their defaults: they stay deployed while treadle is upgraded, and a new default must not change them.
+    The result reads back as an equal spec (except for the spelling of expressions), and normalising that spec changes
+    nothing.
     """
     dumped = spec.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     if spec.triggers:
@@ -30,22 +32,22 @@ def normalise(spec: Spec) -> dict[str, Any]:
 
 
 def as_written(spec: Spec) -> dict[str, Any]:
-    """The document as JSON: what was written of it, in the order of the keys there."""
+    """Return the document as JSON: only the written keys, in their order."""
     return spec.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
 
 def read_normalised(data: dict[str, Any]) -> Spec:
-    """The spec behind a normalised form; raises pydantic.ValidationError when it is none."""
+    """Return the spec of a normalised form. Raises pydantic.ValidationError for any other data."""
     return Spec.model_validate(data, by_alias=True, by_name=False)
 
 
 def without_triggers(spec: Spec) -> Spec:
-    """What a run is made of. How it came to start is no part of it: editing a trigger touches no run."""
+    """Return the part of a spec that a run depends on: editing a trigger changes no run."""
     return spec.model_copy(update={"triggers": {}})
 
 
 def _canonical(dumped: Any, value: Any, field: str) -> Any:
-    """`dumped` put in order, along the model it was dumped from."""
+    """Order `dumped` along the model that it was dumped from."""
     if isinstance(value, Model):
         return _model(dumped, value)
     if field in _LITERAL:

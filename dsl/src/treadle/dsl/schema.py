@@ -18,7 +18,7 @@ _TITLE = "treadle workflow"
 
 
 def schema() -> dict[str, Any]:
-    """The schema, made from the model: unknown keys refused, `x-*` allowed at the top, keys described."""
+    """Return the schema of the model: unknown keys are refused, `x-*` is allowed at the top, keys have descriptions."""
     definitions = model.Spec.model_json_schema(by_alias=True)["$defs"]
     for name, definition in definitions.items():
         _polish(definition, getattr(model, name, getattr(triggers, name, None)))
@@ -28,12 +28,12 @@ def schema() -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """The published file."""
+    """Return the text of the published file."""
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def published() -> str:
-    """The schema file of this installation."""
+    """Return the schema file of this installation."""
     return files(__package__).joinpath(FILE).read_text(encoding="utf-8")
 
 
@@ -51,7 +51,7 @@ def _polish(definition: dict[str, Any], described: Any) -> None:
 
 
 def _refuse_null(field: dict[str, Any]) -> None:
-    """A key without a value is a mistake, although the model has None for a key that is absent."""
+    """Refuse null: a key without a value is a mistake, although the model uses None for an absent key."""
     if "default" in field and field["default"] is None:
         del field["default"]
     branches = [branch for branch in field.get("anyOf", ()) if branch != {"type": "null"}]
@@ -63,7 +63,7 @@ def _refuse_null(field: dict[str, Any]) -> None:
 
 
 def _field_docs(described: type) -> Iterator[tuple[str, str]]:
-    """Key -> the docstring under the field, for the class and its bases."""
+    """Yield each key and the docstring under its field, for the class and its bases."""
     for base in reversed(described.__mro__):
         if base.__module__ in (model.__name__, triggers.__name__):
             yield from _own_docs(base)

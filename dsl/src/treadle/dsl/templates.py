@@ -14,12 +14,14 @@ OPEN = "${{"
 
 
 def is_reference(value: object) -> TypeGuard[str]:
-    """Whether a value of `state` or `next` is a bare text, which names data; templates are scalars."""
+    """Return whether a value of `state` or `next` is a plain string, which names data; templates are scalars."""
     return isinstance(value, str) and OPEN not in value
 
 
 def parse_template(text: str) -> tuple[str | Expr, ...]:
-    """Literal pieces and expressions in order; offsets count from the start of `text`. Raises ExpressionError."""
+    """Return literal pieces and expressions, in order; offsets count from the start of `text`. Raises
+    ExpressionError.
+    """
     pieces: list[str | Expr] = []
     position = 0
     while (start := text.find(OPEN, position)) >= 0:
@@ -33,14 +35,14 @@ def parse_template(text: str) -> tuple[str | Expr, ...]:
 
 
 def whole(text: str) -> Expr | None:
-    """The expression of a text that is nothing but one `${{ }}`. Raises ExpressionError."""
+    """Return the expression of a text that is exactly one `${{ }}`, otherwise None. Raises ExpressionError."""
     pieces = parse_template(text)
     only = pieces[0] if len(pieces) == 1 else None
     return None if isinstance(only, str) else only
 
 
 def expressions_in(value: Any) -> Iterator[Expr]:
-    """Every expression of a JSON value, in order. Raises ExpressionError."""
+    """Yield every expression of a JSON value, in order. Raises ExpressionError."""
     if isinstance(value, str):
         yield from (piece for piece in parse_template(value) if not isinstance(piece, str))
     elif isinstance(value, (dict, list, tuple)):
@@ -49,12 +51,12 @@ def expressions_in(value: Any) -> Iterator[Expr]:
 
 
 def template_paths(value: Any) -> set[tuple[str, ...]]:
-    """Every path the templates in a JSON value mention."""
+    """Return every path in the templates of a JSON value. Raises ExpressionError."""
     return {path for expr in expressions_in(value) for path in paths(expr)}
 
 
 def mentioned(value: Any) -> set[tuple[str, ...]]:
-    """As `template_paths`, of a value that may not be well-formed: then nothing, since somebody else says so."""
+    """As `template_paths`, but empty for a malformed template, which another check reports."""
     try:
         return template_paths(value)
     except ExpressionError:
@@ -62,7 +64,7 @@ def mentioned(value: Any) -> set[tuple[str, ...]]:
 
 
 def condition_paths(text: str | None) -> set[tuple[str, ...]]:
-    """As `mentioned`, of a condition."""
+    """As `mentioned`, for a condition."""
     try:
         return paths(parse(text)) if text else set()
     except ExpressionError:
@@ -70,7 +72,7 @@ def condition_paths(text: str | None) -> set[tuple[str, ...]]:
 
 
 def render(value: Any, env: Mapping[str, Any]) -> Any:
-    """A copy of a JSON value with every template replaced by what it is worth. Raises ExpressionError."""
+    """Return a copy of a JSON value with every template replaced by its value. Raises ExpressionError."""
     if isinstance(value, str):
         return _render_text(value, env)
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""`trigger.time` in expressions: a point in time as names to choose from, and the types of these."""
+"""`trigger.time` in expressions: the named parts of a point in time, and their types."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOMENT: Mapping[str, Type] = {
 
 
 def moment(when: datetime) -> dict[str, str | int]:
-    """The names of MOMENT for an aware `when`, read in its own timezone; parts of seconds are cut off.
+    """Return the parts of an aware `when`, in its own timezone; fractions of a second are cut off.
 
     `iso` is RFC 3339 with the offset, `date` its first ten characters; `weekday` counts from Monday = 1 (ISO 8601);
     `epoch` is in seconds.

@@ -1,4 +1,4 @@
-"""`triggers:` of a document: what turns events into runs. Part of the one model; see model.py for its conventions."""
+"""`triggers:` of a document, which turn events into runs. Part of the model; see model.py for its conventions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Text = Annotated[str, StringConstraints(min_length=1)]
 Positive = Annotated[int, Field(ge=1, strict=True)]
 Format = Literal["cloudevents", "json", "raw"]
 INLINE_LIMIT = 64 * 2**10
-"""Bytes of events that a run gets in its inputs: far below what Temporal takes, and quick to show."""
+"""Bytes of events that are passed in the inputs of a run: far below Temporal's limit, and quick to display."""
 
 
 def _either(*keys: str) -> PydanticCustomError:
-    """The error of a model that has none or several of these keys."""
+    """Return the error for a model with none or several of these keys."""
     *most, last = [f"`{key}`" for key in keys]
     return PydanticCustomError(
         "one_of", "this needs {keys}, and only one of them", {"keys": f"{', '.join(most)} or {last}"}
@@ -26,7 +26,7 @@ def _either(*keys: str) -> PydanticCustomError:
 
 
 class EventBatch(Model):
-    """Consecutive matching records of one partition that one run gets together."""
+    """Consecutive matching records of one partition, for one run."""
 
     max_events: Positive = 500
     max_wait: Duration = Field(default_factory=lambda: 10.0)
@@ -40,7 +40,7 @@ class DeadLetter(Model):
 
 
 class TriggerBase(Model):
-    """What all triggers have."""
+    """Common keys of all triggers."""
 
     description: str | None = None
     with_: Arguments = Field(default_factory=dict, alias="with")
@@ -48,49 +48,51 @@ class TriggerBase(Model):
 
 
 class EventTrigger(TriggerBase):
-    """What triggers have that see events one by one."""
+    """Common keys of triggers that receive single events."""
 
     filter: Expression | None = None
-    """Over `event` and `trigger`; false: the event is passed over."""
+    """An expression over `event` and `trigger`; when false, the event is ignored."""
     schema_: dict[str, JsonValue] | None = Field(default=None, alias="schema")
     """JSON Schema (2020-12) of the event's `data`."""
     max_active: Positive | None = None
-    """Runs of this trigger open at a time; None: no limit."""
+    """Limit of open runs of this trigger; default: no limit."""
 
 
 class KafkaTrigger(EventTrigger):
-    """Records of Kafka topics: exactly one run for each matching record, or batch of them."""
+    """Records of Kafka topics: exactly one run for each matching record, or batch of records."""
 
     type: Literal["kafka"]
     connection: Identifier
-    """Named in the profile, never inline."""
+    """Name of a connection in the profile, never inline."""
     topics: Annotated[list[Text], Field(min_length=1)]
     format: Format = "cloudevents"
     envelope: Flag = False
-    """`trigger.events` holds whole events; else their `data`."""
+    """`trigger.events` holds whole events instead of their `data`."""
     batch: EventBatch | None = None
     start_from: Literal["earliest", "latest"] = "latest"
-    """Where a trigger deployed for the first time begins."""
+    """First offset of a trigger that is deployed for the first time."""
     events: Literal["auto", "inline", "range", "capture"] = "auto"
     """How runs get `trigger.events`: in their inputs, as offsets that tasks read, or as a file written first."""
     dedupe: Expression = "offset"
-    """What makes two records one: nothing (`offset`), the CloudEvent's source and id (`event`), or an expression."""
+    """When two records count as one: never (`offset`), with equal CloudEvent source and id (`event`), or with an equal
+    value of an expression.
+    """
     dead_letter: DeadLetter | None = None
-    """None: `<first topic>.dlt`."""
+    """Default: `<first topic>.dlt`."""
 
 
 class ScheduleTrigger(TriggerBase):
-    """Times: one run for each tick, made by Temporal's own schedules."""
+    """Times: one run for each tick, started by Temporal's schedules."""
 
     type: Literal["schedule"]
     cron: list[Text] | Text | None = None
     interval: Duration | None = None
     offset: Duration | None = None
-    """From the epoch, with `interval`."""
+    """Offset from the epoch, with `interval`."""
     timezone: str = "UTC"
     overlap: Literal["skip", "bufferOne", "bufferAll", "cancelOther", "terminateOther", "allowAll"] = "skip"
     catchup_window: Duration = Field(default_factory=lambda: 3600.0)
-    """How late a missed tick may still start."""
+    """How late a missed tick may still start a run."""
     jitter: Duration | None = None
 
     @model_validator(mode="after")
@@ -101,7 +103,7 @@ class ScheduleTrigger(TriggerBase):
 
 
 class Poll(Model):
-    """Looks at a prefix again and again."""
+    """Lists a prefix at intervals."""
 
     uri: Uri
     every: Duration = Field(default_factory=lambda: 60.0)
@@ -115,14 +117,14 @@ class Notifications(Model):
 
 
 class ObjectTrigger(EventTrigger):
-    """Objects that appear in a store: by notifications through Kafka or a webhook, or by looking."""
+    """New objects in a store, found by notifications through Kafka or a webhook, or by polling."""
 
     type: Literal["object"]
     poll: Poll | None = None
     kafka: Notifications | None = None
     webhook: Secret | None = None
     start_from: Literal["earliest", "latest"] = "latest"
-    """`poll`: whether objects that are there at the first look count."""
+    """With `poll`: whether objects of the first listing start runs."""
     dead_letter: DeadLetter | None = None
 
     @model_validator(mode="after")
@@ -133,23 +135,25 @@ class ObjectTrigger(EventTrigger):
 
 
 class Secret(Model):
-    """What callers sign with."""
+    """The secret that callers sign with."""
 
     secret: Identifier
     """Name of the secret; see `treadle doctor`."""
 
 
 class WebhookTrigger(EventTrigger):
-    """HTTP requests to `/hooks/<workflow>/<trigger>`: 202 once the run exists, durably."""
+    """HTTP requests to `/hooks/<workflow>/<trigger>`: the answer is 202 once the run exists durably."""
 
     type: Literal["webhook"]
     secret: Identifier | None = None
-    """Name of the secret callers sign with; None: anybody who reaches the port may call."""
+    """Name of the secret that callers sign with; default: every caller that reaches the port is accepted."""
     scheme: Literal["standard", "github"] = "standard"
-    """How a request is signed: Standard Webhooks, or GitHub's `X-Hub-Signature-256`."""
+    """Signature scheme: Standard Webhooks, or GitHub's `X-Hub-Signature-256`."""
     format: Literal["cloudevents", "json"] = "json"
     dedupe: Expression = "id"
-    """`id`: one that the signature covers; `body`: the same body twice is one event; `none`; or an expression."""
+    """When two requests count as one: with an equal id that the signature covers (`id`), with an equal body (`body`),
+    never (`none`), or with an equal value of an expression.
+    """
     max_body: Size = Field(default_factory=lambda: 2**20)
 
 

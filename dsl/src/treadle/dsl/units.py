@@ -1,6 +1,6 @@
-"""Durations (`30s`, `1h30m`) and sizes (`64MiB`): written with a unit, kept as seconds and bytes.
+"""Durations (`30s`, `1h30m`) and sizes (`64MiB`): written with a unit, stored as seconds and bytes.
 
-A bare number is refused: `timeout: 30` has been read as seconds, milliseconds and minutes by different systems.
+A bare number is refused: different systems have read `timeout: 30` as seconds, milliseconds and minutes.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _DURATION = r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h|d))+"
 _SIZE = r"([0-9]+(?:\.[0-9]+)?)(B|KiB|MiB|GiB|TiB|KB|MB|GB)"
 _LARGEST = 2**63 - 1
 TOO_MUCH = "it may be at most"
-"""How the error of too large a quantity begins."""
+"""Prefix of the error for a quantity that is too large."""
 
 
 def parse_duration(text: Any) -> float:
-    """Seconds of `1h30m`; raises ValueError for anything without units, and for more than a century."""
+    """Return the seconds of `1h30m`. Raises ValueError for text without units, and for more than a century."""
     if not isinstance(text, str) or not re.fullmatch(_DURATION, text):
         raise ValueError(f"a duration needs a unit, such as 30s, 5m or 1h30m; got {text!r}")
     pairs = re.findall(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)", text)
@@ -39,7 +39,7 @@ def parse_duration(text: Any) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """Text in the largest unit that divides `seconds`; it parses back to the same number."""
+    """Return text in the largest unit that divides `seconds`; it parses back to the same number."""
     milliseconds = Decimal(repr(float(seconds))) * 1000
     for unit in ("d", "h", "m", "s"):
         count, rest = divmod(milliseconds, _UNIT_MILLISECONDS[unit])
@@ -49,7 +49,7 @@ def format_duration(seconds: float) -> str:
 
 
 def parse_size(text: Any) -> int:
-    """Bytes of `64MiB`, rounded down; raises ValueError for anything without a unit, and for 2**63 or more."""
+    """Return the bytes of `64MiB`, rounded down. Raises ValueError for text without a unit, and for 2**63 or more."""
     match = re.fullmatch(_SIZE, text) if isinstance(text, str) else None
     if match is None:
         raise ValueError(f"a size needs a unit, such as 64MiB or 1GB; got {text!r}")
@@ -57,10 +57,10 @@ def parse_size(text: Any) -> int:
 
 
 def _total(parts: Iterable[tuple[str, str]], units: Mapping[str, int], most: int, words: str) -> Decimal:
-    """The sum of numbers with their units; raises ValueError for more than `most`."""
+    """Return the sum of numbers with their units. Raises ValueError for more than `most`."""
     try:
         total = sum((Decimal(number) * units[unit] for number, unit in parts), Decimal())
-    except Overflow:  # of a million digits
+    except Overflow:  # a number with a million digits
         total = Decimal("Infinity")
     if total > most:
         raise ValueError(f"{TOO_MUCH} {words}")
@@ -68,12 +68,12 @@ def _total(parts: Iterable[tuple[str, str]], units: Mapping[str, int], most: int
 
 
 def parse_percentage(text: str) -> float:
-    """95 of `95%`, whose form the model has checked."""
+    """Return 95 for `95%`, whose form the model has checked."""
     return float(text.removesuffix("%"))
 
 
 def format_size(size: int) -> str:
-    """The largest binary unit that divides `size`."""
+    """Return text in the largest binary unit that divides `size`."""
     for unit in ("TiB", "GiB", "MiB", "KiB"):
         if size and size % SIZE_UNITS[unit] == 0:
             return f"{size // SIZE_UNITS[unit]}{unit}"
@@ -81,11 +81,11 @@ def format_size(size: int) -> str:
 
 
 class Seconds(float):
-    """A duration already parsed."""
+    """A parsed duration."""
 
 
 class Bytes(int):
-    """A size already parsed."""
+    """A parsed size."""
 
 
 Duration = Annotated[

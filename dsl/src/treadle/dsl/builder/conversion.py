@@ -1,4 +1,4 @@
-"""From what a builder is given to what the model takes: handles to references and templates, callables to names."""
+"""Converts arguments of the builder for the model: handles to references and templates, callables to names."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _BRACES = re.compile(r"""\{\{|\}\}|\{((?:[^{}'"]|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\
 
 
 def expr(text: str) -> str:
-    """A template: `expr("out/{run.id}/counts")` is `out/${{ run.id }}/counts`; `{{` and `}}` are braces.
+    """Return a template: `expr("out/{run.id}/counts")` is `out/${{ run.id }}/counts`; `{{` and `}}` are literal braces.
 
-    Raises ExpressionError for what stands between the braces and is no expression.
+    Raises ExpressionError for invalid text between braces, and UsageError for a single brace.
     """
 
     def replace(match: re.Match[str]) -> str:
@@ -41,7 +41,7 @@ def expr(text: str) -> str:
 
 
 def template(value: Any) -> Any:
-    """JSON with every handle replaced by its template."""
+    """Return JSON with every handle replaced by its template."""
     if isinstance(value, (Value, StageHandle)):
         return str(value)
     if isinstance(value, Mapping):
@@ -52,7 +52,7 @@ def template(value: Any) -> Any:
 
 
 def data(value: Any) -> Any:
-    """The `input` of a stage: a reference, files or literal data."""
+    """Return the `input` of a stage: a reference, files or literal data. Raises UsageError for any other value."""
     if isinstance(value, (StageHandle, DataValue)):
         return value.reference
     if isinstance(value, (Files, LiteralData)):
@@ -68,7 +68,9 @@ def data(value: Any) -> Any:
 
 
 def state(value: Any) -> Any:
-    """A value of a loop's `state` or `next`: a reference to data, or a scalar."""
+    """Return a value of a loop's `state` or `next`: a reference to data, or a scalar. Raises UsageError for
+    plain text.
+    """
     if is_data(value):
         return value.reference
     if is_reference(value):
@@ -82,17 +84,17 @@ def is_data(value: Any) -> TypeGuard[StageHandle | DataValue]:
 
 
 def condition(value: Any) -> Any:
-    """`when` and `until`."""
+    """Return the text of `when` or `until`."""
     return unparse(value.expression) if isinstance(value, Value) else value
 
 
 def function(value: Any, captured: dict[str, bytes]) -> Any:
-    """A callable as a reference; one that cannot be imported goes by value into `captured`."""
+    """Return a callable as a reference; one that cannot be imported is added to `captured` by value."""
     return reference(value, captured) if callable(value) else value
 
 
 def boundaries(value: Any) -> Any:
-    """A partitioner with the broadcast of its boundaries as a reference."""
+    """Return a partitioner with the broadcast of its boundaries as a reference."""
     if isinstance(value, str):
         return {"type": value}
     if isinstance(value, Mapping) and isinstance(value.get("boundaries"), StageHandle):
@@ -101,20 +103,20 @@ def boundaries(value: Any) -> Any:
 
 
 def validated(model: Callable[[Any], M], value: Any, where: str) -> M:
-    """The model of a value; UsageError that names the argument instead of pydantic's own error."""
+    """Return the model of a value. Raises UsageError that names the argument, instead of pydantic's own error."""
     try:
         return model(value)
     except ValidationError as error:
         first = error.errors()[0]
         steps = [str(step) for step in first["loc"] if not str(step).startswith("<")]
-        if isinstance(value, Mapping) and steps[:1] == [value.get("type")]:  # which of several models it is
+        if isinstance(value, Mapping) and steps[:1] == [value.get("type")]:  # the tag of a union's branch
             steps = steps[1:]
         message, hint = _said(first)
         raise UsageError(f"{where}: {'.'.join(steps)}{message}", hint) from error
 
 
 def _said(details: ErrorDetails) -> tuple[str, str]:
-    """What is wrong, and what to do, in the words that a document is told in as far as they are those of Python."""
+    """Return the problem and the remedy, in the words of document findings where they suit Python."""
     from ..document.model_errors import OTHER_NAMES, PATTERNS, found
     from .settings import StageSettings
 

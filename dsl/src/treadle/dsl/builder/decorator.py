@@ -1,4 +1,4 @@
-"""`@task`: settings that belong to a function wherever it is used."""
+"""`@task`: settings that apply to a function wherever it is used."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OWN = ("vectorized", "flat")
 
 
 def task(**settings: Unpack[TaskSettings]) -> Callable[[F], F]:
-    """Keep settings with a function, which stays as plain and testable as before.
+    """Attach settings to a function, which otherwise stays unchanged and easy to test.
 
     Raises UsageError for an unknown setting or a value of the wrong type.
     """

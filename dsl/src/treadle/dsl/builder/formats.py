@@ -16,20 +16,20 @@ Uri = str | Value
 
 @dataclass(frozen=True)
 class Files:
-    """Files of a format: as `input` what to read, as `output` where to write."""
+    """Files of a format: a source as `input`, a destination as `output`."""
 
     options: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class LiteralData:
-    """Records that stand in the workflow itself."""
+    """Records inside the workflow itself."""
 
     options: dict[str, Any]
 
 
 def given(**options: Any) -> dict[str, Any]:
-    """The options that were written."""
+    """Return the options that are not None."""
     return {name: value for name, value in options.items() if value is not None}
 
 
@@ -41,7 +41,7 @@ def text(
     table: bool | None = None,
     if_exists: IfExists | None = None,
 ) -> Files:
-    """Lines of UTF-8; with `table` to be read as Arrow tables of one column, `line`."""
+    """Lines of UTF-8; with `table` they are read as Arrow tables of one column, `line`."""
     shape = given(table=table)
     return Files(given(uri=uri, format="text", split=split, compression=compression, if_exists=if_exists) | shape)
 
@@ -71,7 +71,7 @@ def csv(
 def parquet(
     uri: Uri, *, split: str | None = None, columns: Columns | None = None, if_exists: IfExists | None = None
 ) -> Files:
-    """Arrow tables; `columns` names and types are needed to write plain objects."""
+    """Arrow tables; writing plain objects needs the names and types in `columns`."""
     return Files(given(uri=uri, format="parquet", split=split, columns=columns, if_exists=if_exists))
 
 

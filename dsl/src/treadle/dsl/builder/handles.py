@@ -1,4 +1,6 @@
-"""What the builder hands out: stages, inputs and values, whose operators record expressions instead of computing."""
+"""Handles that the builder returns: stages, inputs and values. Their operators record expressions instead
+of computing.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from ..expressions.parser import checked_call, path
 
 
 def to_expression(value: Any) -> Expr:
-    """The expression behind a handle, a number, a string, a boolean, None, or a list of these. Raises UsageError."""
+    """Return the expression of a handle, number, string, boolean, None, or list of these. Raises UsageError."""
     if isinstance(value, Value):
         return value.expression
     if isinstance(value, (int, float)) and not isinstance(value, bool) and value < 0:
@@ -35,7 +37,7 @@ def _binary(operator: str, swapped: bool = False) -> Callable[[Any, Any], Value]
 
 
 class Value:
-    """A scalar known only when the workflow runs. `str()` gives its template, so it may stand in an f-string."""
+    """A scalar that is known only when the workflow runs. `str()` gives its template, for use in an f-string."""
 
     def __init__(self, expression: Expr) -> None:
         self.expression = expression
@@ -56,7 +58,7 @@ class Value:
         return _binary("!=")(self, other)
 
     def __getitem__(self, key: int | str) -> Value:
-        """An item of a list, from the end where the position is negative; or a member of an object."""
+        """An item of a list, counted from the end for a negative index; or a member of an object."""
         return Scalar(below(self.expression, key))
 
     def __neg__(self) -> Value:
@@ -82,29 +84,29 @@ class Value:
 
 
 Condition = Value | str
-"""What is true or false: a value, or an expression as text."""
+"""A condition: a value, or an expression as text."""
 
 
 class Scalar(Value):
-    """Any other value. Beside DataValue, not above it: Python would ask a subclass first and turn `a < b` around."""
+    """Any other value. A sibling of DataValue, not its base: Python asks a subclass first and would swap `a < b`."""
 
 
 class DataValue(Value):
-    """An input or a state: data where a dataset is wanted, a scalar in expressions."""
+    """An input or a state: data where a dataset is expected, a scalar in expressions."""
 
     def __init__(self, names: tuple[str, ...], reference: str, is_data: bool) -> None:
         super().__init__(Path(names))
         self.reference = reference
-        """As the `input` of a stage."""
+        """The text for the `input` of a stage."""
         self.is_data = is_data
-        """Whether a place that takes both (`state`, `next`) takes it as data."""
+        """Whether `state` and `next`, which accept both, take it as data."""
 
 
 V = TypeVar("V", bound=Value)
 
 
 class Names(Generic[V]):
-    """`.metrics` and such: every attribute is a value."""
+    """A namespace such as `.metrics`: every attribute is a value."""
 
     def __init__(self, make: Callable[[str], V]) -> None:
         self._make = make
@@ -116,14 +118,14 @@ class Names(Generic[V]):
 
 
 class StageHandle:
-    """A stage of the workflow: the `input` of later ones, the source of `.metrics.x` and `.output.uri`."""
+    """A stage of the workflow: the `input` of later stages, with `.metrics.x` and `.output.uri`."""
 
     def __init__(self, id: str) -> None:
         self.id = id
         self.metrics = Names(lambda name: Scalar(Path(("stages", id, "metrics", name))))
         self.output = Names(lambda name: Scalar(Path(("stages", id, "output", name))))
         self.value = Scalar(Path(("stages", id, "value")))
-        """Of a reduce with `per="all"`: its record."""
+        """The record of a reduce with `per="all"`."""
 
     @property
     def reference(self) -> str:
@@ -137,7 +139,7 @@ class StageHandle:
 
 
 class ChildHandle(StageHandle):
-    """A workflow that runs as a child: the source of `.outputs.x`."""
+    """A stage that runs a child workflow, with `.outputs.x`."""
 
     def __init__(self, id: str) -> None:
         super().__init__(id)
@@ -149,29 +151,29 @@ class RunHandle:
 
     id = Scalar(Path(("run", "id")))
     start_time = Scalar(Path(("run", "startTime")))
-    """First start, RFC 3339, UTC; kept on resume."""
+    """The time of the first start, RFC 3339, UTC; unchanged by a resume."""
 
 
 run = RunHandle()
 
 
 def has(value: Value) -> Value:
-    """Whether a value is there: false for what a skipped stage would have given."""
+    """Whether a value exists: false for values of a skipped stage."""
     return Scalar(Call("has", (value.expression,)))
 
 
 def size(value: Value) -> Value:
-    """Characters of a string, items of a list."""
+    """The number of characters of a string, or of items of a list."""
     return Scalar(Call("size", (value.expression,)))
 
 
 def is_in(value: Any, place: Any) -> Value:
-    """Whether a list has an item that equals the value, or an object a member of that name: `value in place`."""
+    """Whether a list has an equal item, or an object has a member of this name: `value in place`."""
     return Scalar(Binary("in", to_expression(value), to_expression(place)))
 
 
 def contains(value: Any, part: Any) -> Value:
-    """Whether a string has the part in it, or a list the item."""
+    """Whether a string contains the part, or a list the item."""
     return _call("contains", value, part)
 
 
@@ -186,12 +188,12 @@ def ends_with(value: Any, suffix: Any) -> Value:
 
 
 def matches(value: Any, pattern: str) -> Value:
-    """Whether the pattern (RE2) matches anywhere in a string. Raises ExpressionError for one that is too long."""
+    """Whether the pattern (RE2) matches anywhere in a string. Raises ExpressionError for a pattern that is too long."""
     return Scalar(checked_call(Call("matches", (to_expression(value), Literal(pattern)))))
 
 
 def below(expr: Expr, key: int | str) -> Path | Index:
-    """The expression of a part of a value. Raises UsageError for a value that has no path."""
+    """Return the expression of a part of a value. Raises UsageError for a value that is not a path."""
     if isinstance(expr, Path):
         return path([*expr.names, key], 0)
     if isinstance(expr, Index):

@@ -1,4 +1,4 @@
-"""Which settings stages and functions may be given, for checkers and editors; the model judges their values."""
+"""Types of the settings of stages and functions, for type checkers and editors; the model validates their values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Shared(TypedDict, total=False):
 
 
 class StageSettings(_Shared, total=False):
-    """What every stage that works may be given."""
+    """Settings of every working stage."""
 
     description: str
     needs: Iterable[StageHandle]
@@ -33,10 +33,10 @@ class StageSettings(_Shared, total=False):
 
 
 class TaskSettings(_Shared, total=False):
-    """Of `@task`: weaker than `defaults` of a workflow, and those are weaker than what a stage says."""
+    """Settings of `@task`: weaker than `defaults` of a workflow, which are weaker than a stage's own settings."""
 
     max_concurrency: int
     vectorized: bool
-    """As a key function: takes a whole table or array, gives an array of keys."""
+    """As a key function it takes a whole table or array, and returns an array of keys."""
     flat: bool
     """The result is an iterable of records."""

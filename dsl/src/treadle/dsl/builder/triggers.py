@@ -16,7 +16,7 @@ Overlap = Literal["skip", "bufferOne", "bufferAll", "cancelOther", "terminateOth
 
 @dataclass(frozen=True)
 class Source:
-    """What a trigger listens to."""
+    """The source of a trigger's events."""
 
     options: dict[str, Any]
 
@@ -34,7 +34,7 @@ class Field(Scalar):
 
 
 class EventHandle:
-    """The CloudEvent at hand; in `with_` only of triggers that start a run for each event."""
+    """The current CloudEvent; in `with_` only of triggers that start a run for each event."""
 
     id = Scalar(Path(("event", "id")))
     source = Scalar(Path(("event", "source")))
@@ -45,17 +45,17 @@ class EventHandle:
     data = Field(Path(("event", "data")))
     extensions = Field(Path(("event", "extensions")))
     headers = Field(Path(("event", "headers")))
-    """Of the Kafka record: `event.headers["x-shop"]`."""
+    """Headers of the Kafka record: `event.headers["x-shop"]`."""
 
 
 class TriggerHandle:
-    """The trigger itself, and what it has for the run."""
+    """The trigger, and its data for the run."""
 
     name = Scalar(Path(("trigger", "name")))
     events = Scalar(Path(("trigger", "events")))
     """The event or batch as data: for inputs of type dataset."""
     time = Names(lambda name: Scalar(Path(("trigger", "time", name))))
-    """When: `.date`, `.hour`, ... (docs/triggers.md); of a schedule the nominal time in its timezone."""
+    """The time: `.date`, `.hour`, ... (docs/triggers.md); for a schedule the nominal time in its timezone."""
 
 
 event = EventHandle()
@@ -65,7 +65,7 @@ trigger = TriggerHandle()
 def batch(
     *, max_events: int | None = None, max_wait: str | None = None, max_bytes: str | None = None
 ) -> dict[str, Any]:
-    """How many consecutive events one run gets."""
+    """Limits of consecutive events for one run."""
     return given(max_events=max_events, max_wait=max_wait, max_bytes=max_bytes)
 
 
@@ -117,7 +117,7 @@ def objects(
     max_active: int | None = None,
     dead_letter: Mapping[str, str] | None = None,
 ) -> Source:
-    """Objects that appear in a store: `poll={"uri": ..., "every": ...}`, or notifications."""
+    """New objects in a store: `poll={"uri": ..., "every": ...}`, or notifications."""
     ways = given(poll=poll, kafka=kafka, webhook=webhook, start_from=start_from, dead_letter=dead_letter)
     return Source({"type": "object", **ways, **_judging(filter, schema, max_active)})
 
@@ -133,7 +133,7 @@ def webhook(
     max_active: int | None = None,
     max_body: str | None = None,
 ) -> Source:
-    """HTTP requests, signed with the secret of that name."""
+    """HTTP requests, signed with the named secret."""
     how = given(secret=secret, scheme=scheme, format=format, dedupe=condition(dedupe), max_body=max_body)
     return Source({"type": "webhook", **how, **_judging(filter, schema, max_active)})
 

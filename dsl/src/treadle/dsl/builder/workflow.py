@@ -39,7 +39,7 @@ _trigger: TypeAdapter[Any] = TypeAdapter(Trigger)
 
 
 class Body:
-    """A place for stages: the workflow, or a loop."""
+    """A container of stages: the workflow, or a loop."""
 
     def __init__(self, workflow: Workflow) -> None:
         self._workflow = workflow
@@ -62,7 +62,9 @@ class Body:
         gang: int | None = None,
         **settings: Unpack[StageSettings],
     ) -> StageHandle:
-        """Call `uses` for every record, or once for every partition; `gang`: all of so many partitions together."""
+        """Call `uses` for every record, or once for every partition; with `gang` exactly this many partitions run
+        together.
+        """
         failed = None if failed_items is None else {"uri": failed_items}
         shape = given(per=per, flat=flat, whole=whole, with_=with_, batch=batch, metrics=metrics, gang=gang)
         failures = given(tolerated_failures=tolerated_failures, failed_items=failed)
@@ -80,7 +82,7 @@ class Body:
         combine: Function | None = None,
         **settings: Unpack[StageSettings],
     ) -> StageHandle:
-        """Bring records with equal or near keys together."""
+        """Bring records with equal or adjacent keys together."""
         shape = given(partitions=partitions, partitioner=partitioner, sort=sort, combine=combine)
         return self._add(id, "shuffle", settings, input=input, by=by, **shape)
 
@@ -108,13 +110,13 @@ class Body:
     def broadcast(
         self, id: str, input: Data, *, limit: str | None = None, **settings: Unpack[StageSettings]
     ) -> StageHandle:
-        """Make a whole dataset one read-only value: pass the handle in `with_`."""
+        """Turn a whole dataset into one read-only value: pass the handle in `with_`."""
         return self._add(id, "broadcast", settings, input=input, **given(limit=limit))
 
     def barrier(
         self, id: str, input: StageHandle, *, quorum: str | None = None, **settings: Unpack[StageSettings]
     ) -> StageHandle:
-        """Let nothing through until the input is committed."""
+        """Pass the input on once it is committed."""
         return self._add(id, "barrier", settings, input=input, **given(quorum=quorum))
 
     def loop(
@@ -138,7 +140,7 @@ class Body:
         with_: Mapping[str, Any] | None = None,
         **settings: Unpack[StageSettings],
     ) -> ChildHandle:
-        """Run another workflow as a child: that of a YAML file, named as seen from this one, or one made here."""
+        """Run another workflow as a child: a YAML file, relative to this one, or a `Workflow`."""
         self._workflow.claim(id)
         stage = self._workflow.stage_fields({**given(with_=with_), **settings})
         self._put(id, {"type": "workflow", "uses": self._workflow.inside(uses), **stage})
@@ -156,7 +158,7 @@ class Body:
         self._stages[id] = stage
 
     def _open(self) -> None:
-        """Raise UsageError when no stage may be added any more."""
+        """Raise UsageError when no further stage may be added."""
 
 
 class Loop(Body, StageHandle):
@@ -173,7 +175,7 @@ class Loop(Body, StageHandle):
         self.state = Names(self._state)
 
     def _state(self, name: str) -> DataValue:
-        """Inside the loop the state of this iteration, after it the last one."""
+        """Inside the loop, the state of the current iteration; after it, the final state."""
         given_state: Mapping[str, Any] = self._fields["state"]
         if name not in given_state:
             known = ", ".join(given_state)
@@ -183,12 +185,12 @@ class Loop(Body, StageHandle):
         return DataValue(("stages", self.id, "state", name), f"{self.id}.state.{name}", is_data(given_state[name]))
 
     def next(self, /, **values: Any) -> None:
-        """What the state is in the next iteration; names not given keep their value."""
+        """Set the state of the next iteration; absent names keep their value."""
         self._open()
         self._next.update(values)
 
     def until(self, condition: Condition) -> None:
-        """Judged after the body with the new state; true ends the loop."""
+        """Set the condition that ends the loop, evaluated after the body with the new state."""
         self._open()
         self._until = condition
 
@@ -237,9 +239,9 @@ class Workflow(Body):
     ) -> None:
         super().__init__(self)
         self.captured: dict[str, bytes] = {}
-        """Functions taken by value (lambdas, closures, those of `__main__`): reference -> their pickle."""
+        """Functions taken by value (lambdas, closures, functions of `__main__`): maps a reference to the pickle."""
         self.is_inside = False
-        """Whether it is a part of another one."""
+        """Whether it is part of another workflow."""
         if defaults is not None:
             validated(Settings.model_validate, template(defaults), "defaults")
         self._head = {"name": name, **given(description=description, labels=labels, seed=seed)}
@@ -278,7 +280,7 @@ class Workflow(Body):
     def trigger(
         self, id: str, source: Source, *, with_: Mapping[str, Any] | None = None, description: str | None = None
     ) -> None:
-        """Start runs when something happens, once the workflow is deployed; `with_` maps events to inputs."""
+        """Start runs from events, once the workflow is deployed; `with_` maps events to inputs."""
         if id in self._triggers:
             raise UsageError(f"there is already a trigger {id!r}", "Give every trigger its own id.")
         declared = {**source.options, **given(with_=with_ and template(with_), description=description)}
@@ -290,14 +292,14 @@ class Workflow(Body):
         self._outputs[name] = template(value)
 
     def spec(self) -> Spec:
-        """The document. Raises UsageError for what can be in none."""
+        """Return the document. Raises UsageError for values that no document may have."""
         parts = {"inputs": self._inputs, "secrets": self._secrets, "triggers": self._triggers, "outputs": self._outputs}
         document = {"api_version": API_VERSION, **self._head, "stages": self._stages}
         document |= {name: value for name, value in parts.items() if value}
         return validated(Spec.model_validate, document, f"workflow {self._head['name']!r}")
 
     def to_yaml(self) -> str:
-        """The document as YAML. Raises UsageError when a function of it was captured by value."""
+        """Return the document as YAML. Raises UsageError when one of its functions was captured by value."""
         if self.captured:
             raise UsageError(
                 f"{len(self.captured)} functions of this workflow have no name that YAML could hold",
@@ -310,7 +312,7 @@ class Workflow(Body):
     # -- used by Body
 
     def inside(self, other: str | Workflow | Mapping[str, Any]) -> Any:
-        """A sub-workflow as `uses` takes it; functions that it captured travel with this workflow."""
+        """Return a sub-workflow as a value of `uses`; its captured functions travel with this workflow."""
         if not isinstance(other, Workflow):
             return other
         self.captured |= other.captured
@@ -318,13 +320,13 @@ class Workflow(Body):
         return as_written(other.spec())
 
     def claim(self, id: str) -> None:
-        """Note a stage's id; UsageError when it is taken: ids are unique across nesting."""
+        """Record a stage's id. Raises UsageError for a duplicate: ids are unique across nesting."""
         if id in self._ids:
             raise UsageError(f"there is already a stage {id!r}", "Give every stage its own id.")
         self._ids.add(id)
 
     def stage_fields(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """The keys of a stage as the model takes them."""
+        """Return the keys of a stage in the model's form."""
         return {name: self._field(name, value) for name, value in fields.items()}
 
     def _field(self, name: str, value: Any) -> Any:
