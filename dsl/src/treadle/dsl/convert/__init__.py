@@ -1,4 +1,4 @@
-"""A document in its other form: `python` writes a spec as calls of the builder; `document.writing` writes YAML.
+"""Converts a document to its other form: `python` writes a spec as builder calls; `document.writing` writes YAML.
 
-General layout: `naming` (variables and imports), `source` (values and expressions as Python), `python` (statements).
+Layout: `naming` (variables and imports), `source` (values and expressions as Python), `python` (statements).
 """

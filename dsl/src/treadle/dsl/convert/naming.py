@@ -1,4 +1,4 @@
-"""Which Python name everything in a workflow gets: imported functions their own, the rest what is left."""
+"""The Python names of a workflow's parts: imported functions keep theirs, other parts get unused names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..graph.stages import all_stages, functions_of
 from ..model import Spec
 
 PYTHON = ("bool", "float", "getattr", "int", "list", "str")
-"""Names of Python's own that it writes."""
+"""Built-in names that the generated code uses."""
 
 
 class Naming:
@@ -22,19 +22,21 @@ class Naming:
         stages = dict(all_stages(spec.stages))
         named = {reference for stage in stages.values() for reference in functions_of(stage)}
         self.functions = dict(self._imported(sorted(named)))
-        """`module:name` -> the name it is imported under; the others stay text."""
+        """Maps `module:name` to the imported name; other functions stay text."""
         self.triggers = {name: self._new(name) for name in spec.triggers}
         self.secrets = {name: self._new(name) for name in spec.secrets}
         self.inputs = {name: self._new(name) for name in spec.inputs}
         self.stages = {name: self._new(name) for name in stages}
 
     def builder(self, name: str) -> str:
-        """A name of `treadle.dsl`, which is imported because somebody asked for it."""
+        """Return a name of `treadle.dsl`, and import it."""
         self._used.add(name)
         return name
 
     def imports(self) -> list[str]:
-        """`from module import names`, one line for each module of functions, then what is used of the builder."""
+        """Return `from module import names`, one line for each module of functions, then the used names of
+        the builder.
+        """
         modules: dict[str, list[str]] = {}
         for reference, name in self.functions.items():
             modules.setdefault(reference.partition(":")[0], []).append(name)

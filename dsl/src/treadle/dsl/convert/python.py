@@ -1,4 +1,4 @@
-"""A spec as a Python module that builds it: the same document (tested by building it again)."""
+"""Writes a spec as a Python module that builds the same document (tested by building it)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _Arguments = list[tuple[str, str]]
 
 
 def to_python(spec: Spec) -> str:
-    """The module's text. Comments and `x-` keys of a YAML file are not part of a spec, and are lost."""
+    """Return the module's text. Comments and `x-` keys of a YAML file are not part of a spec, and are lost."""
     return _Module(spec).text()
 
 
 class _Module:
-    """Collects statements; `_source` says what names mean where they stand."""
+    """Collects statements; `_source` resolves names at the current place."""
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
@@ -53,7 +53,7 @@ class _Module:
 
     def _head(self) -> None:
         options = [name for name in ("description", "labels", "seed", "defaults") if name in self._dumped]
-        named = [(name, literal(self._dumped[name])) for name in options]  # there are no handles yet
+        named = [(name, literal(self._dumped[name])) for name in options]  # handles do not exist yet
         self._call(0, f"wf = {self._naming.builder('Workflow')}", [("", literal(self._spec.name)), *named])
         for name, declared in self._dumped.get("inputs", {}).items():
             kind = declared.pop("type")

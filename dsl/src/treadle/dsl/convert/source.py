@@ -1,4 +1,4 @@
-"""JSON values, templates, references and expressions as Python source, where handles stand for paths."""
+"""Writes JSON values, templates, references and expressions as Python source, with handles in place of paths."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from .naming import Naming
 
 _OPERATORS = {"&&": "&", "||": "|"}
 _PLAIN = re.compile(r'[^{}"\\\x00-\x1f]*')
-"""Text that may stand in an f-string as it is."""
+"""Text that an f-string can hold unchanged."""
 _QUOTABLE = re.compile(r'[^"\\\x00-\x1f\x7f-\xa0\u2028\u2029\ud800-\udfff]*')
 _FUNCTIONS = {"startsWith": "starts_with", "endsWith": "ends_with"}
 _RUN = {"id": "id", "startTime": "start_time"}
 
 
 class Unrecordable(Exception):
-    """Python would work the expression out, or turn it around, instead of recording it."""
+    """Python would evaluate the expression, or swap its operands, instead of recording it."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """Writes values at one place of a workflow. `states`: state -> the handle of the loop that has it."""
+    """Writes values at one place of a workflow. `states` maps a state to the handle of its loop."""
 
     naming: Naming
     states: Mapping[str, str] = field(default_factory=dict)
 
     def value(self, value: Any) -> str:
-        """JSON whose texts may be templates."""
+        """Write JSON whose strings may be templates."""
         if isinstance(value, str):
             return self._text(value)
         if isinstance(value, Mapping):
@@ -44,14 +44,14 @@ class Source:
         return literal(value)
 
     def condition(self, text: str) -> str:
-        """An expression recorded by operators of handles, or as text where Python could not record it."""
+        """Write an expression with operators of handles, or as text where Python cannot record it."""
         try:
             return self._recorded(parse(text))
         except Unrecordable:
             return literal(text)
 
     def reference(self, reference: str) -> str:
-        """A data edge: the handle of a stage, an input or a state."""
+        """Write a data edge: the handle of a stage, an input or a state."""
         first, *rest = reference.split(".")
         if first == "inputs":
             return self.naming.inputs[rest[0]]
@@ -61,10 +61,10 @@ class Source:
         return _attribute(f"{handle}.state", rest[1]) if rest else handle
 
     def function(self, reference: str) -> str:
-        """The imported function, or `'module:name'`."""
+        """Return the imported function, or `'module:name'`."""
         return self.naming.functions.get(reference) or literal(reference)
 
-    # -- texts
+    # -- strings
 
     def _text(self, text: str) -> str:
         if OPEN not in text:
@@ -86,7 +86,7 @@ class Source:
     # -- expressions
 
     def _recorded(self, expr: Expr) -> str:
-        """Python whose value has this very expression. Raises Unrecordable."""
+        """Return Python code that records exactly this expression. Raises Unrecordable."""
         match expr:
             case Path():
                 return self._path(expr)
@@ -138,7 +138,7 @@ class Source:
 
 
 def literal(value: Any) -> str:
-    """JSON as Python, texts in double quotes where that needs no escape."""
+    """Write JSON as Python; strings are in double quotes where that needs no escape."""
     if isinstance(value, str):
         return f'"{value}"' if _QUOTABLE.fullmatch(value) else repr(value)
     if isinstance(value, Mapping):
@@ -153,7 +153,7 @@ def _has_path(expr: Expr) -> bool:
 
 
 def _item(name: str) -> str:
-    """A part of a value: `event.data` may have one of any name, also that of an attribute of handles."""
+    """Write a part of a value: `event.data` may have a part of any name, including names of a handle's attributes."""
     plain = name.isidentifier() and not (keyword.iskeyword(name) or name[0] == "_" or name == "expression")
     return f".{name}" if plain else f"[{literal(name)}]"
 

@@ -1,1 +1,1 @@
-"""From text to a document with positions."""
+"""Reads text into a document with positions."""

@@ -1,7 +1,7 @@
-"""The workflows that a document's stages run (`type: workflow`): found, read, and kept with it.
+"""The sub-workflows of a document (`type: workflow`): found, read, and attached to it.
 
-A project is the folder of the document that is started, and what is below it: no other file is read. Workflows that run
-each other in a circle are refused with the files on the way.
+A project is the folder of the started document, with all below it; no other file is read. Workflows that run each other
+in a cycle are refused, and the error shows the files of the cycle.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from .document import Document, at_path, load_file
 from .syntax import Problem
 
 MAX_DEPTH = 8
-"""Workflows inside each other, the outermost counted."""
+"""Limit of nested workflows, the outermost included."""
 MAX_DOCUMENTS = 100
-"""Workflows below one document: each use counts, since a run keeps a copy for each."""
+"""Limit of workflows below one document. Each use counts, since a run stores a copy for each."""
 
 
 def with_children(document: Document, path: FilePath | None = None) -> Document:
-    """The document with the workflows that its stages run, and theirs; what is wrong is among its problems.
+    """Return the document with its sub-workflows, at all depths; errors are added to its problems.
 
-    `path`: where the document is; without, it can only hold workflows, not name their files.
+    `path`: the document's file. Without it, sub-workflows must be in the document, not in files.
     """
     if document.spec is None or not any(_uses(document.spec)):
         return document
@@ -35,9 +35,10 @@ def with_children(document: Document, path: FilePath | None = None) -> Document:
 
 
 def linked(document: Document) -> Spec:
-    """The spec with its sub-workflows in place of their files, which is what a run keeps. Raises InvalidDocument.
+    """Return the spec with its sub-workflows in place of their files, the form that a run stores. Raises
+    InvalidDocument.
 
-    Triggers of sub-workflows are left out: only the workflow that is deployed has any.
+    Triggers of sub-workflows are left out: only the deployed workflow's own triggers count.
     """
     spec = document.require()
     found = {
@@ -48,12 +49,12 @@ def linked(document: Document) -> Spec:
 
 
 def _uses(spec: Spec) -> Iterator[tuple[str, WorkflowStage]]:
-    """Inside of loops there are none: `validate` refuses them."""
+    """Yield sub-workflow stages; loops have none, because `validate` refuses them."""
     yield from ((name, stage) for name, stage in spec.stages.items() if isinstance(stage, WorkflowStage))
 
 
 class _Wrong(Exception):
-    """Why a sub-workflow cannot be had; `hint` is what to write."""
+    """A sub-workflow cannot be read; `hint` is the remedy."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -68,7 +69,7 @@ class _Reader:
         self._count = 0
 
     def attach(self, document: Document, trail: tuple[FilePath, ...], depth: int) -> Document:
-        """`trail`: the files on the way here, this document's last."""
+        """`trail`: the files from the outermost document to this one."""
         if document.spec is None:
             return document
         children: dict[str, Document] = {}
@@ -105,7 +106,7 @@ class _Reader:
             exists = stat.S_ISREG(file.stat().st_mode)
         except (FileNotFoundError, NotADirectoryError):
             exists = False
-        except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: links in a circle, before Python 3.13
+        except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: a cycle of links, before Python 3.13
             raise _Wrong(f"'{uses}' cannot be looked for: {error}") from error
         if not file.is_relative_to(self._root):
             hint = f"keep it in {self._root} or below"
@@ -119,7 +120,7 @@ class _Reader:
 
 
 def _part(document: Document, path: Path, spec: Spec) -> Document:
-    """The workflow that stands in the document at `path`, as a document of its own."""
+    """Return the workflow inside the document at `path`, as a document of its own."""
     data = document.data
     for part in path:
         data = data[part]

@@ -1,4 +1,4 @@
-"""A workflow document: its text, the position of everything in it, and the spec it stands for."""
+"""A workflow document: its text, its positions, and its spec."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from .schema_lookup import empty_keys
 from .syntax import Problem
 
 MAX_STAGES = 2000
-"""Of one document, at all depths: about as many as Temporal can be given at once."""
+"""Limit of stages in one document, at all depths: about as many as Temporal accepts at once."""
 
 
 class InvalidDocument(UsageError):
-    """The document has errors; the author must change it. `diagnostics` has all findings, warnings too."""
+    """The document has errors; the author must change it. `diagnostics` has all findings, warnings included."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, str]) -> None:
-        """`sources`: the text of each file that they are about."""
+        """`sources`: the text of each file with findings."""
         self.diagnostics = tuple(diagnostics)
         errors = [diagnostic for diagnostic in self.diagnostics if diagnostic.severity == "error"]
         super().__init__(render(errors, sources).rstrip("\n"))
@@ -36,7 +36,7 @@ class InvalidDocument(UsageError):
 
 @dataclass(frozen=True)
 class Document:
-    """What a file or a text says. Without a `spec` there is at least one error among `problems`."""
+    """The contents of a file or text. Without a `spec`, `problems` has at least one error."""
 
     file: str
     source: str = ""
@@ -46,18 +46,20 @@ class Document:
     problems: tuple[Diagnostic, ...] = ()
     spec: Spec | None = None
     children: Mapping[str, Document] = field(default_factory=dict)
-    """Stage -> the workflow that it runs, as far as its file could be found."""
+    """Maps a stage to its sub-workflow, if the file was found."""
 
     @property
     def sources(self) -> dict[str, str]:
-        """File -> text, for this document and those below it."""
+        """Maps file names to text, for this document and its sub-workflows."""
         found = {self.file: self.source}
         for child in self.children.values():
             found |= child.sources
         return found
 
     def span(self, path: Path, *, key: bool = False) -> Span:
-        """Where the value (or its key) stands; the nearest enclosing place when the document does not say it."""
+        """Return the position of the value (or its key) at `path`; for a missing one that of the nearest enclosing
+        value.
+        """
         for length in range(len(path), -1, -1):
             place = self.places.get(path[:length])
             if place is not None:
@@ -66,19 +68,19 @@ class Document:
         return NOWHERE
 
     def within(self, path: Path, text: str, start: int, stop: int) -> Span:
-        """Where characters start..stop of the string at `path` stand."""
+        """Return the position of characters start..stop of the string at `path`."""
         place = self.places.get(path)
         return place.inside(text, start, stop) if place is not None else self.span(path)
 
     def require(self) -> Spec:
-        """The spec, when it has one; raises InvalidDocument otherwise. Meaning is judged by `validate`."""
+        """Return the spec. Raises InvalidDocument when there are errors. `validate` checks its meaning."""
         if self.spec is None or has_errors(self.problems):
             raise InvalidDocument(self.problems, self.sources)
         return self.spec
 
 
 def load_file(path: FilePath, file: str) -> Document:
-    """One file, without those that it names. Never raises for its contents."""
+    """Read one file, without its sub-workflows. Never raises for its contents."""
     try:
         if path.stat().st_size > 4 * MAX_CHARACTERS:
             problem = Diagnostic("T004", f"the file is larger than {4 * MAX_CHARACTERS:,} bytes", "", file)
@@ -97,7 +99,7 @@ def unreadable(error: OSError, file: str) -> Diagnostic:
 
 
 def load_text(text: str, file: str) -> Document:
-    """One text: YAML 1.2 or JSON."""
+    """Read one text: YAML 1.2 or JSON."""
     loaded = load_yaml(text)
     data = loaded.data
     if isinstance(data, dict):
@@ -127,7 +129,7 @@ def _shaped(document: Document) -> Document:
 
 
 def _stages(data: Any) -> int:
-    """How many stages there are at all depths."""
+    """Return the number of stages at all depths."""
     stages = data.get("stages") if isinstance(data, dict) else None
     return len(stages) + sum(map(_stages, stages.values())) if isinstance(stages, dict) else 0
 

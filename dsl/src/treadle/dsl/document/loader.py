@@ -1,7 +1,7 @@
-"""YAML 1.2 (core schema) and JSON as plain data with the position of every key and value.
+"""Reads YAML 1.2 (core schema) and JSON as plain data, with the position of every key and value.
 
-PyYAML's parser is used for its events only: its own schema is YAML 1.1, where `on` is true, `22:30` is 1350 and
-`1e-4` is text. Anchors and aliases work; merge keys (`<<`) are kept as an extension.
+PyYAML's parser is used for its events only. Its own schema is YAML 1.1, where `on` is true, `22:30` is 1350 and `1e-4`
+is text. Anchors and aliases work; merge keys (`<<`) are kept as an extension.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from .syntax import Problem, YamlProblem, explain
 MAX_CHARACTERS = 2 * 2**20
 MAX_DEPTH = 64
 MAX_VALUES = 100_000
-"""Keys and values that are written in a document; data belongs into files."""
+"""Limit of written keys and values; data belongs into files."""
 MAX_ALIASES = 1000
 MAX_EXPANDED = 50_000
-"""Nodes that aliases may add."""
+"""Limit of nodes that aliases may add."""
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a value stands, its key, and the value as written."""
+    """Positions of a value and its key, and the value as written."""
 
     value: Span
     key: Span | None = None
     raw: str = ""
 
     def inside(self, text: str, start: int, stop: int) -> Span:
-        """The span of `text[start:stop]` of a string value; all of it when it is written with escapes or folds."""
+        """Return the span of `text[start:stop]` of a string value, or of all of it when it has escapes or folds."""
         body, shift = self.raw, 0
         if body[:1] in ("'", '"'):
             body, shift = body[1:-1], 1
@@ -54,15 +54,15 @@ class _Node:
     """A scalar's value, a list of nodes, or a list of (key node, value node)."""
     raw: str = ""
     size: int = 1
-    """Nodes below and including this one, aliases expanded."""
+    """Number of nodes from this one down, aliases expanded."""
     depth: int = 1
     alias: bool = False
     entries: dict[str, tuple[_Node, _Node]] | None = None
-    """A mapping's keys and values by name, merged ones too; None: not constructed yet."""
+    """A mapping's keys and values by name, merged ones included; None until it is constructed."""
 
 
 class Places(Mapping[Path, Place]):
-    """The place of every path of a document. It is looked up in the nodes: few of a document's paths are asked for."""
+    """Maps every path of a document to its place. Looked up in the nodes on demand, since few paths are needed."""
 
     def __init__(self, root: _Node | None = None, key: _Node | None = None) -> None:
         self._root, self._key = root, key
@@ -78,7 +78,7 @@ class Places(Mapping[Path, Place]):
         return sum(1 for _ in self)
 
     def below(self, path: Path) -> Places:
-        """The places of the value at `path`, as those of a document of its own; empty when the document lacks it."""
+        """Return the places of the value at `path`, as for a document of its own; empty for a missing value."""
         try:
             key, node = self._at(path)
         except KeyError:
@@ -86,7 +86,7 @@ class Places(Mapping[Path, Place]):
         return Places(node, key)
 
     def _at(self, path: Path) -> tuple[_Node | None, _Node]:
-        """The key and the value at `path`. Raises KeyError."""
+        """Return the key and the value at `path`. Raises KeyError."""
         if self._root is None:
             raise KeyError(path)
         key, node = self._key, self._root
@@ -109,7 +109,7 @@ def _paths_below(node: _Node, path: Path) -> Iterator[Path]:
 
 @dataclass(slots=True)
 class Loaded:
-    """The data, the place of every path in it, and what is wrong."""
+    """The data, the place of every path in it, and the problems."""
 
     data: Any = None
     places: Places = field(default_factory=Places)
@@ -117,7 +117,7 @@ class Loaded:
 
 
 def load_yaml(text: str) -> Loaded:
-    """Data and places of one document; problems instead of exceptions. A byte order mark is ignored."""
+    """Return data and places of one document; problems instead of exceptions. A byte order mark is ignored."""
     text = text.removeprefix("\ufeff")
     loaded = Loaded()
     try:
@@ -132,7 +132,7 @@ def load_yaml(text: str) -> Loaded:
 
 
 def _joined_surrogates(text: str) -> str:
-    """JSON writes characters beyond U+FFFF as two escapes, which YAML does not join."""
+    """Join surrogate pairs: JSON writes characters beyond U+FFFF as two escapes, which YAML does not join."""
     pairs = r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})"
     return re.sub(
         pairs, lambda m: f"{m[1]}\\U{0x10000 + ((int(m[2], 16) & 0x3FF) << 10) + (int(m[3], 16) & 0x3FF):08X}", text
@@ -145,7 +145,7 @@ def _span(event: Any) -> Span:
 
 
 class _Composer:
-    """Events to nodes, with limits, without recursion."""
+    """Builds nodes from events, with limits and without recursion."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -166,7 +166,7 @@ class _Composer:
     def _events(self) -> Iterator[Any]:
         try:
             yield from yaml.parse(self._text, Loader=_PARSER)
-        except (yaml.YAMLError, UnicodeEncodeError) as error:  # the latter: halves of surrogate pairs
+        except (yaml.YAMLError, UnicodeEncodeError) as error:  # UnicodeEncodeError: half of a surrogate pair
             raise YamlProblem(explain(error, self._text)) from error
 
     def _take(self, event: Any) -> None:
@@ -285,7 +285,7 @@ def _enter(
 
 
 def _merged(merges: list[_Node], problems: list[Problem]) -> Iterator[tuple[str, tuple[_Node, _Node]]]:
-    """Entries of `<<: *a` and `<<: [*a, *b]`; of two, the first counts."""
+    """Yield the entries of `<<: *a` and `<<: [*a, *b]`; for equal keys the first counts."""
     for merge in merges:
         for node in merge.value if merge.kind == "list" else [merge]:
             if node.kind != "map":

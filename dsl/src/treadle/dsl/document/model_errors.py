@@ -1,4 +1,4 @@
-"""What Pydantic found, said in the words of the language and at the author's own line."""
+"""Pydantic's errors in the words of the language, at the author's own line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .syntax import Problem
 LATER = {
     "heartbeat": "a worker that is lost is noticed without it; bound an attempt with `timeout`",
 }
-"""Words the language reserves, and what holds instead of them in this version."""
+"""Words that the language reserves, and the alternative in this version."""
 OTHER_NAMES = {
     "tasks": "stages", "steps": "stages", "jobs": "stages", "do": "stages", "id": "name", "on": "triggers",
     "params": "inputs", "parameters": "inputs", "arguments": "with", "args": "with", "withParam": "with",
@@ -33,7 +33,7 @@ OTHER_NAMES = {
     "bucket": "partitions", "numPartitions": "partitions", "scope": "per", "reducer": "combine", "combiner": "combine",
     "path": "uri", "url": "uri", "file": "uri", "files": "uri", "source": "input", "from": "input", "every": "interval",
 }  # fmt: skip
-"""Words of other systems for keys of this one."""
+"""Words of other systems, and the keys of this language for them."""
 
 
 def _pattern(annotation: Any) -> str:
@@ -52,14 +52,14 @@ PATTERNS: Mapping[str, tuple[str, str]] = {
     _pattern(Percentage): ("a percentage", "write 95% or 0.1%"),
     _pattern(WorkflowFile): ("the file of a workflow", "write its path from this file, such as `./load.yaml`"),
 }
-"""Pattern of the model -> (what is needed, how to write it)."""
+"""Maps a pattern of the model to (expected form, how to write it)."""
 
 EXAMPLES = {"by": "by: key", "state": "state: {count: 0}", "uses": "uses: module:function", "uri": 'uri: "data/*.csv"'}
-"""How a required key is written whose values are not few words."""
+"""Example values of required keys that have no fixed choices."""
 _BYTES = 2**16
-"""A size without a unit from which on bytes are meant rather than MiB."""
+"""A number without a unit is taken for bytes from this value on, below it for MiB."""
 BOOLEANS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
-"""Texts in YAML 1.2, which many take for booleans, since they were some in 1.1."""
+"""Strings in YAML 1.2 that are booleans in YAML 1.1."""
 
 TYPES = {
     "string_type": "text",
@@ -77,7 +77,7 @@ TYPES = {
 
 
 def shape_problems(error: ValidationError, data: Any) -> Iterator[tuple[Problem, bool]]:
-    """Every finding once, with whether it concerns the key rather than the value."""
+    """Yield every finding once, and whether it concerns the key rather than the value."""
     for details in error.errors(include_url=False):
         yield _problem(details, data)
 
@@ -99,14 +99,14 @@ def _problem(details: ErrorDetails, data: Any) -> tuple[Problem, bool]:
 
 
 def document_path(loc: tuple[str | int, ...], data: Any, missing: bool = False) -> tuple[Path, bool]:
-    """Where a `loc` of Pydantic is in the document, without the tags of unions; and whether it means the key."""
+    """Return the document's path for a `loc` of Pydantic, without the tags of unions, and whether it means the key."""
     path: list[str | int] = []
     entered = True
     for index, part in enumerate(loc):
         if part == "[key]" and index == len(loc) - 1:
             return tuple(path), True
         if entered and isinstance(data, dict) and part == data.get("type") and index < len(loc) - 1:
-            entered = False  # the tag of a union, and not a key of that name
+            entered = False  # the tag of a union, not a key of that name
             continue
         known = part in data if isinstance(data, dict) else isinstance(part, int) and isinstance(data, list)
         if known:
@@ -118,7 +118,7 @@ def document_path(loc: tuple[str | int, ...], data: Any, missing: bool = False) 
 
 
 def _name(path: Path) -> str:
-    """The last key of a path, with the positions in its list."""
+    """Return the last key of a path, with the list positions after it."""
     keys = [index for index, part in enumerate(path) if isinstance(part, str)]
     return path_text(path[keys[-1] :]) if keys else ""
 
@@ -127,7 +127,7 @@ _KINDS = {"stages": "stage", "inputs": "input", "triggers": "trigger"}
 
 
 def _owner(path: Path) -> str:
-    """`stage 'count'` for a path below a stage, the path itself otherwise."""
+    """Return `stage 'count'` for the path of a stage, otherwise the path itself."""
     if len(path) >= 2 and path[-2] in _KINDS:
         return f"{_KINDS[str(path[-2])]} '{path[-1]}'"
     return f"`{path_text(path)}`" if path else "the document"
@@ -176,7 +176,7 @@ def _stage_type(path: Path, details: ErrorDetails) -> Problem:
 
 
 def found(value: Any) -> str:
-    """What was written, for messages."""
+    """Describe a value for messages."""
     names: dict[type, Callable[[], str]] = {
         type(None): lambda: "nothing",
         bool: lambda: str(value).lower(),
@@ -220,7 +220,7 @@ def _pattern_words(details: ErrorDetails) -> tuple[str, str]:
 
 
 def _written(path: Path, value: Any) -> str:
-    """How to write what many would write otherwise."""
+    """Return how to write a value that is often written differently; empty if unknown."""
     *above, name = path or ("",)
     match name, value:
         case "retry", int() if type(value) is int:

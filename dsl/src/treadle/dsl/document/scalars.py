@@ -1,4 +1,4 @@
-"""The core schema of YAML 1.2 (section 10.3.2): what a plain scalar is."""
+"""The core schema of YAML 1.2 (section 10.3.2): the value of a plain scalar."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class UnsupportedTag(Exception):
 
 
 def is_text(text: str) -> bool:
-    """Whether the text is text without quotes too, and not a number, a boolean or null."""
+    """Return whether the text is a string even without quotes, and not a number, a boolean or null."""
     try:
         return isinstance(_plain(text), str)
     except ValueError:
@@ -40,14 +40,14 @@ def is_text(text: str) -> bool:
 
 
 def resolve(text: str, tag: str | None, plain: bool) -> Scalar:
-    """The value of a scalar; raises UnsupportedTag, and ValueError for numbers that JSON cannot hold."""
+    """Return the value of a scalar. Raises UnsupportedTag, and ValueError for numbers that JSON cannot hold."""
     if tag in (None, ""):
         return _plain(text) if plain else text
     if tag in ("!", "tag:yaml.org,2002:str"):
         return text
     value = _plain(text)
     if tag == "tag:yaml.org,2002:float" and type(value) is int:
-        return float(value)  # of at most 64 bits
+        return float(value)  # at most 64 bits
     if tag == f"tag:yaml.org,2002:{_TAGS.get(type(value))}":
         return value
     raise UnsupportedTag(tag or "", text)
@@ -60,7 +60,7 @@ def _plain(text: str) -> Scalar:
     if text in _WORDS:
         return _WORDS[text]
     if len(text) > _MAX_DIGITS:
-        return text  # int() refuses very many digits, and takes long for many
+        return text  # int() refuses very long numbers, and is slow for long ones
     if _INT.fullmatch(text):
         return _storable(int(text), text)
     if _OCTAL.fullmatch(text):

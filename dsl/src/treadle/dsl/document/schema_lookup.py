@@ -1,4 +1,4 @@
-"""Which keys the language has at a place of a document: the model, walked along the data."""
+"""Finds the keys that the language has at a place of a document, by walking the model along the data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..model_base import Model
 
 
 def keys_at(data: Any, path: Path) -> dict[str, FieldInfo]:
-    """Key -> field of the model that the mapping at `path` is read as; empty when it is a free mapping."""
+    """Return the fields, by key, of the model for the mapping at `path`; empty for a free mapping."""
     annotation: Any = Spec
     for part in path:
         annotation = _below(annotation, data, part)
@@ -26,7 +26,7 @@ def keys_at(data: Any, path: Path) -> dict[str, FieldInfo]:
 
 
 def empty_keys(data: Any) -> Iterator[Path]:
-    """Keys of the language that are written without a value, where null is no value of theirs."""
+    """Yield keys of the language that are written without a value, where null is not allowed."""
     return _empty(Spec, data, ())
 
 
@@ -45,7 +45,7 @@ def _empty(annotation: Any, data: Any, path: Path) -> Iterator[Path]:
 
 @cache
 def fields_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """Key as written -> field."""
+    """Return the fields of a model by key as written."""
     return {info.alias or name: info for name, info in model.model_fields.items()}
 
 
@@ -60,7 +60,7 @@ def _below(annotation: Any, data: Any, part: str | int) -> Any:
 
 
 def _annotations_below(annotation: Any, data: Any) -> Callable[[str | int], Any]:
-    """Key or position -> the annotation there; None where the language says nothing."""
+    """Return a function from a key or position to its annotation; None where the language defines none."""
     model = _model(annotation, data)
     if model is not None:
         fields = fields_of(model)
@@ -71,7 +71,7 @@ def _annotations_below(annotation: Any, data: Any) -> Callable[[str | int], Any]
 
 
 def _branches(annotation: Any) -> Iterator[Any]:
-    """The alternatives of an annotation, Annotated and unions unwrapped."""
+    """Yield the alternatives of an annotation, with Annotated and unions unwrapped."""
     if get_origin(annotation) is Annotated:
         yield from _branches(get_args(annotation)[0])
     elif get_origin(annotation) in (Union, UnionType):

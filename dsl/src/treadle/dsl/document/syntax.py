@@ -33,7 +33,7 @@ class YamlProblem(Exception):
 
 
 def explain(error: yaml.YAMLError | UnicodeEncodeError, text: str) -> Problem:
-    """What the parser's message means for the author, at the place where it stopped."""
+    """Translate the parser's message for the author, at the place where the parser stopped."""
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return _unreadable(error, text)
     mark = error.problem_mark
@@ -64,7 +64,7 @@ def _unquoted(mark: Any, text: str) -> Problem:
 
 
 def _unreadable(error: Exception, text: str) -> Problem:
-    """A character that YAML does not allow at all; libyaml gives its byte or character offset only."""
+    """Report a character that YAML does not allow; libyaml gives only its byte or character offset."""
     bad = re.search(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", text)
     if bad is None:
         return Problem("T001", f"the text is not YAML: {error}")

@@ -1,4 +1,4 @@
-"""A workflow document together with those that its stages run."""
+"""Loads a workflow document together with its sub-workflows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .document import Document, load_file, load_text
 def load(source: Path | str, file: str = "") -> Document:
     """Read a file (a Path) or a text (a str, named `file`): YAML 1.2 or JSON. Never raises for its contents.
 
-    Files of other workflows that its stages run are read too; the project is the file's folder.
+    Files of its sub-workflows are read too; the project is the file's folder.
     """
     if isinstance(source, Path):
         return with_children(load_file(source, file or str(source)), source)
@@ -21,5 +21,5 @@ def load(source: Path | str, file: str = "") -> Document:
 
 
 def from_spec(spec: Spec, file: str = "<workflow>", path: Path | None = None) -> Document:
-    """A document without text, for a spec made by the builder (in the file at `path`) or read back from a run."""
+    """Return a document without text, for a spec of the builder (in the file at `path`) or of a run."""
     return with_children(Document(file, data=as_written(spec), spec=spec), path)

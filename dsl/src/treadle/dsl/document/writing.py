@@ -1,4 +1,4 @@
-"""A spec as YAML 1.2 that reads back as the same."""
+"""Writes a spec as YAML 1.2 that reads back as an equal spec."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .scalars import resolve
 
 
 def to_yaml(spec: Spec) -> str:
-    """The document, with what was written of it; keys in their order."""
+    """Return the document with its written keys, in their order."""
     return yaml.dump(as_written(spec), Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
 
 
 class _Dumper(yaml.SafeDumper):
-    """PyYAML quotes what YAML 1.1 would not read as text; in YAML 1.2 `1e3`, `08` and `0o17` are numbers too.
+    """PyYAML quotes strings that YAML 1.1 would misread; in YAML 1.2 `1e3`, `08` and `0o17` are numbers too.
 
-    Line breaks of Unicode it folds away, unless they are escaped.
+    It folds Unicode line breaks away, unless they are escaped.
     """
 
 

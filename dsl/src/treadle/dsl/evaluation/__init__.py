@@ -1,7 +1,7 @@
-"""Schemas and expressions of users, evaluated on data of strangers within a budget of processor time.
+"""Evaluates users' schemas and expressions on untrusted data, within a budget of processor time.
 
-General layout: `jobs` (what is evaluated; pure functions), `messages`, `worker` (a process that does jobs; the
-kernel ends it when one exceeds its budget), `pool` (the workers of this process), `budget` (which jobs need a worker).
+Layout: `jobs` (pure functions), `messages`, `worker` (a process that runs jobs; the kernel ends it when a job exceeds
+its budget), `pool` (the workers of this process), `budget` (which jobs need a worker).
 """
 
 from .budget import evaluate_within_budget as evaluate_within_budget

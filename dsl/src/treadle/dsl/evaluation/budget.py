@@ -1,4 +1,4 @@
-"""Which jobs need a worker: those with a schema, and those on data that is not small."""
+"""Decides which jobs need a worker: those with a schema, and those on large data."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from .pool import POOL
 
 T = TypeVar("T")
 SMALL = 1000
-"""Values, with one more for each KiB of text. Expressions have at most as many steps as characters, and each step looks
-at each value at most once: on small data an expression of 4,096 characters takes some 0.1 s at most."""
+"""Limit of values in small data, with one more for each KiB of text. An expression takes at most as many steps as it
+has characters, and each step reads each value at most once. So on small data an expression of 4,096 characters takes at
+most about 0.1 s.
+"""
 
 _LISTS, _TEXTS, _SCALARS = frozenset({list, tuple}), frozenset({str, bytes}), frozenset({bool, int, float, type(None)})
 
 
 def evaluate_within_budget(job: Callable[..., T], *arguments: Any, always: bool = False) -> T:
-    """The value of a job of `jobs`. `always`: in a worker, however small its arguments are.
+    """Return the value of a job of `jobs`. `always`: use a worker even for small arguments.
 
-    Waits for a worker, at most 2 s of its processor time and 30 s of time; not for an event loop's thread. Raises what
-    the job raises, Unfit when it exceeds its processor time or memory, and EvaluatorLost when no worker answers.
+    Waits for a worker, at most 2 s of its processor time and 30 s of time, so it must not run in an event loop's
+    thread. Raises the errors of the job, Unfit when it exceeds its processor time or memory, and EvaluatorLost when no
+    worker answers.
     """
     if always or not is_small(arguments):
         value: T = POOL.run(job.__name__, arguments)
@@ -28,7 +31,7 @@ def evaluate_within_budget(job: Callable[..., T], *arguments: Any, always: bool 
 
 
 def is_small(value: Any, limit: int = SMALL) -> bool:
-    """Whether a JSON value consists of at most `limit` values. Looks at no more than these."""
+    """Return whether a JSON value consists of at most `limit` values. Reads at most that many."""
     left = [value]
     for one in left:
         kind = type(one)
@@ -43,5 +46,5 @@ def is_small(value: Any, limit: int = SMALL) -> bool:
         elif kind in _TEXTS:
             limit -= len(one) >> 10
         elif kind not in _SCALARS:
-            return False  # its size is not known here
+            return False  # its size is unknown
     return len(left) <= limit

@@ -1,4 +1,6 @@
-"""The jobs that are evaluated within a budget: pure functions of JSON values. A job runs here or in a worker alike."""
+"""The jobs that are evaluated within a budget: pure functions of JSON values, with the same result here or
+in a worker.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from ..templates import render
 
 T = TypeVar("T")
 SHOWN = 500
-"""Characters of a reason; the error of a schema may quote all of the data."""
+"""Characters of a reason; a schema's error may quote all of the data."""
 _EXTRA = "pip install 'treadle-orchestrator[triggers]'"
 
 
@@ -23,7 +25,7 @@ class Unfit(UsageError):
 
 
 def holds(condition: str, env: Mapping[str, Any]) -> bool:
-    """Whether a filter is true. Raises Unfit when it has no answer."""
+    """Return the value of a filter. Raises Unfit for an error, or a value that is not a boolean."""
     value = _guarded("filter", lambda: evaluate(_parsed(condition), env))
     if not isinstance(value, bool):
         raise Unfit(f"filter: it is {value!r}"[:SHOWN] + ", neither true nor false")
@@ -31,17 +33,19 @@ def holds(condition: str, env: Mapping[str, Any]) -> bool:
 
 
 def check(schema: bytes, data: Any) -> None:
-    """Raises Unfit when data violates a JSON Schema 2020-12 (JSON text)."""
+    """Raise Unfit when data violates a JSON Schema 2020-12 (JSON text)."""
     _guarded("schema", lambda: _check(schema, data))
 
 
 def fill(template: Mapping[str, Any], env: Mapping[str, Any]) -> dict[str, Any]:
-    """`with`, filled in. Raises Unfit."""
+    """Return `with` with its templates filled in. Raises Unfit."""
     return _guarded("with", lambda: render(dict(template), env))
 
 
 def identity(expression: str, env: Mapping[str, Any]) -> str | int:
-    """The value of a `dedupe` expression. Raises Unfit, also for a value that is neither text nor a whole number."""
+    """Return the value of a `dedupe` expression. Raises Unfit, also for a value that is neither text nor a whole
+    number.
+    """
     value = _guarded("dedupe", lambda: evaluate(_parsed(expression), env))
     if not isinstance(value, str | int) or isinstance(value, bool) or value == "":
         raise Unfit(f"dedupe: it is {value!r}"[:200] + ", neither text nor a whole number")
@@ -49,7 +53,7 @@ def identity(expression: str, env: Mapping[str, Any]) -> str | int:
 
 
 def schema_defect(schema: bytes) -> tuple[tuple[str | int, ...], str] | None:
-    """Why this JSON text is no JSON Schema 2020-12: the path of the defect and a message. None: it is one."""
+    """Return the path and message of a defect in a JSON Schema 2020-12 (JSON text); None for a valid schema."""
     from jsonschema import Draft202012Validator, SchemaError
 
     try:
@@ -80,7 +84,7 @@ def _check(schema: bytes, data: Any) -> None:
 
 @functools.lru_cache(64)
 def _validator(schema: bytes) -> Any:
-    """A check against JSON Schema 2020-12; references to other places are not followed."""
+    """Return a validator for a JSON Schema 2020-12; references to other documents are not followed."""
     try:
         from jsonschema import Draft202012Validator
         from referencing import Registry
@@ -104,4 +108,4 @@ def _guarded(what: str, work: Callable[[], T]) -> T:
 
 JOBS: Mapping[str, Callable[..., Any]] = {one.__name__: one for one in (holds, check, fill, identity, schema_defect)}
 WORDS = {"holds": "filter", "check": "schema", "fill": "with", "identity": "dedupe", "schema_defect": "schema"}
-"""The key of a trigger that a job evaluates."""
+"""The trigger key that each job evaluates."""

@@ -10,19 +10,19 @@ import socket
 import struct
 
 CPU_SECONDS = 2.0
-"""Processor time of one job. 1 MiB of data and a schema of twenty keywords take about 0.5 s."""
+"""Seconds of processor time for one job. 1 MiB of data and a schema of twenty keywords take about 0.5 s."""
 MEMORY_BYTES = 1 << 30
-"""Of a worker's own data."""
+"""Limit of a worker's own data."""
 LENGTH = struct.Struct(">Q")
 
 
 def receive(sock: socket.socket) -> bytes:
-    """The next message. Raises EOFError at the end, OSError."""
+    """Return the next message. Raises EOFError at the end, OSError."""
     return _exactly(sock, LENGTH.unpack(_exactly(sock, LENGTH.size))[0])
 
 
 def send(sock: socket.socket, message: bytes) -> None:
-    """Raises OSError."""
+    """Send a message. Raises OSError."""
     sock.sendall(LENGTH.pack(len(message)) + message)
 
 

@@ -1,4 +1,4 @@
-"""The workers of this process. They start when they are needed; each ends with this process at the latest."""
+"""The workers of this process. They start on demand, and end with this process at the latest."""
 
 from __future__ import annotations
 
@@ -18,22 +18,24 @@ from .jobs import WORDS, Unfit
 from .messages import CPU_SECONDS, MEMORY_BYTES, receive, send
 
 MOST = 2
-"""Workers at a time: two jobs that exceed their budgets leave the other processors to everything else."""
+"""Limit of workers: two jobs that exceed their budgets leave the other processors free."""
 PATIENCE = 30.0
-"""Seconds for an answer. Processor time is the budget; a worker that is silent for so long is stopped or starved."""
+"""Seconds to wait for an answer. Processor time is the budget; a worker that is silent for longer is stopped or
+starved.
+"""
 _HINT = "Simplify the filter, schema or pattern (see `Time budget` in docs/triggers.md), or send less data."
 
 
 class EvaluatorLost(TreadleError):
-    """A worker ended or did not answer, and the job is not to blame: try again later."""
+    """A worker ended or did not answer, through no fault of the job: try again later."""
 
 
 class _Ended(Exception):
-    """The kernel ended a worker: its processor time was over."""
+    """The kernel ended a worker that exceeded its processor time."""
 
 
 class Pool:
-    """Thread-safe. A job waits while all workers are busy."""
+    """A pool of workers. Thread-safe; a job waits while all workers are busy."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
@@ -42,7 +44,7 @@ class Pool:
         self._count = 0
 
     def run(self, job: str, arguments: tuple[Any, ...]) -> Any:
-        """The job's value. Raises what the job raises; Unfit when it exceeds a budget; EvaluatorLost."""
+        """Return the job's value. Raises the errors of the job; Unfit when it exceeds a budget; EvaluatorLost."""
         request = pickle.dumps((job, arguments), pickle.HIGHEST_PROTOCOL)
         try:
             answer = self._ask_twice(request)
@@ -69,7 +71,7 @@ class Pool:
             worker.end()
 
     def _ask_twice(self, request: bytes) -> Any:
-        """An idle worker may have been killed long ago."""
+        """Ask once more when a worker is lost: an idle worker may have been killed long ago."""
         try:
             return self._ask(request)
         except EvaluatorLost:
@@ -122,7 +124,7 @@ class _Worker:
         self._socket.settimeout(PATIENCE)
 
     def ask(self, request: bytes) -> Any:
-        """The answer to one request. Raises _Ended, EvaluatorLost."""
+        """Return the answer to one request. Raises _Ended, EvaluatorLost."""
         try:
             send(self._socket, request)
             return pickle.loads(receive(self._socket))
@@ -146,7 +148,7 @@ class _Worker:
 
 
 def _forget() -> None:
-    """In a forked child: the workers are the parent's."""
+    """In a forked child, start with an empty pool: the workers belong to the parent."""
     global POOL
     POOL = Pool()
 

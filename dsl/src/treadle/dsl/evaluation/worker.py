@@ -1,7 +1,7 @@
-"""A worker: does one job after the other. The kernel ends it when a job exceeds its processor time.
+"""A worker process: runs one job after the other. The kernel ends it when a job exceeds its processor time.
 
-A thread cannot stop a regular expression that backtracks, and neither can a signal handler outside the main thread.
-The default action of SIGPROF can: it ends the process, whatever the process does.
+Neither a thread nor a signal handler can stop a regular expression that backtracks. The default action of SIGPROF can:
+it ends the process at any time.
 """
 
 from __future__ import annotations

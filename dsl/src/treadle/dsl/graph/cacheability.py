@@ -1,7 +1,7 @@
-"""Which stages may be kept for later runs: those whose results are a function of code, parameters and inputs alone.
+"""Decides which stages may be cached: those whose results depend only on code, parameters and inputs.
 
-A stage that is kept is a promise about its own functions. So it may read only what is kept too: of a stage without that
-promise nobody can say, before it ran, that it will give what it gave. A loop is kept as a whole, if all in it is.
+`cache` on a stage is a promise about its own functions. So a cached stage may read only cached stages: a stage without
+that promise may give another result each time. A loop is cached as a whole, if everything in it can be.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _OF_A_RUN = {"run": "it is given `run.{}`, which differs from run to run", "secr
 
 
 class Keeping:
-    """Why stages cannot be kept."""
+    """The reasons why stages cannot be cached."""
 
     def __init__(self, graph: Graph, wanted: Collection[str], known: Mapping[str, str] | None = None) -> None:
-        """`wanted`: ids of the stages that shall be kept; `known`: reasons that the document does not show, by id."""
+        """`wanted`: ids of the stages to cache. `known`: reasons that the document does not show, by id."""
         self._graph, self._wanted, self._known = graph, wanted, known or {}
         self._found: dict[str, str] = {}
         barriers = [node.stage for node in graph.nodes.values() if isinstance(node.stage, BarrierStage)]
@@ -34,11 +34,11 @@ class Keeping:
             self._found[name] = self._reason(graph.nodes[name])
 
     def why_not(self, name: str) -> str:
-        """The reason, as a clause whose subject is the stage; empty: it can be kept."""
-        return self._found.get(name, "")  # not there yet: stages in a circle, which are refused elsewhere
+        """Return the reason, as a clause whose subject is the stage; empty: it can be cached."""
+        return self._found.get(name, "")  # missing only for stages in a cycle, which another check refuses
 
     def _before(self, node: Node) -> list[str]:
-        """Stages whose reasons may be that of this one."""
+        """Return the stages whose reasons may apply to this stage."""
         if node.loops:
             return [node.loops[0]]
         return [source for one in (node, *self._within(node)) for source in self._sources(one)]
@@ -60,7 +60,7 @@ class Keeping:
         return f"it is inside the loop '{loop}'{_about(reason)}" if reason else ""
 
     def _inside(self, loop: Node) -> str:
-        """A loop is kept when each stage in it could be, and what they read from outside is."""
+        """Return why a loop cannot be cached: a stage in it, or one of its sources outside, prevents it."""
         inner = self._within(loop)
         for node in inner:
             reason = self._alone(node)
@@ -70,7 +70,7 @@ class Keeping:
         return next((reason for node in (loop, *inner) if (reason := self._read(node, own))), "")
 
     def _alone(self, node: Node) -> str:
-        """What of the stage itself stands in the way."""
+        """Return the reason that lies in the stage itself."""
         stage = node.stage
         if isinstance(stage, BarrierStage):
             return "its quorum may be met by others each time" if _is_partial(stage) else ""
@@ -92,7 +92,7 @@ class Keeping:
         return _given(_paths(stage))
 
     def _read(self, node: Node, own: Collection[str] = ()) -> str:
-        """Of the stages that it reads, but for `own`."""
+        """Return the reason that lies in a source other than `own`."""
         for source in sorted(set(self._sources(node)) - set(own)):
             reason = self.why_not(source)
             if reason:
@@ -100,7 +100,7 @@ class Keeping:
         return ""
 
     def _sources(self, node: Node) -> Iterator[str]:
-        """Stages whose data or values reach this one."""
+        """Yield the stages whose data or values reach this stage."""
         for _, reference in references_of(node.stage):
             target = self._graph.find(reference, node.loops)
             if isinstance(target, StateTarget):
@@ -113,7 +113,7 @@ class Keeping:
 
 
 def _about(reason: str) -> str:
-    """The reason of another stage, after its name."""
+    """Format the reason of another stage, to follow its name."""
     return f", which {reason.removeprefix('it ')}" if reason.startswith("it ") else f": {reason}"
 
 
@@ -122,7 +122,7 @@ def _given(paths: set[tuple[str, ...]]) -> str:
 
 
 def _conditions(loop: LoopStage) -> set[tuple[str, ...]]:
-    """What decides inside a loop: elsewhere a condition changes nothing of the data."""
+    """Return the paths of conditions inside a loop; a condition elsewhere does not change the data."""
     texts = (loop.until, *(stage.when for stage in loop.stages.values()))
     return set[tuple[str, ...]]().union(*map(condition_paths, texts))
 
@@ -132,6 +132,6 @@ def _is_partial(stage: Stage) -> bool:
 
 
 def _paths(stage: Stage) -> set[tuple[str, ...]]:
-    """What the templates that make its data mention."""
+    """Return the paths in the templates that determine the stage's data."""
     values = stage.model_dump(exclude=_ELSEWHERE).values()
     return set[tuple[str, ...]]().union(*map(mentioned, values))

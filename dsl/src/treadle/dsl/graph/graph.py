@@ -1,8 +1,8 @@
-"""Who reads whom: stages with their scopes, references resolved, edges and their order.
+"""The graph of stages: their scopes, resolved references, edges and order.
 
-Scopes are lexical. A stage sees the stages beside it and beside the loops around it; the stages inside a loop are
-invisible outside, except as `LOOP.state.x` and the loop's metrics. `state.x` is the state `x` of the innermost loop
-around the place that has one of that name.
+Scopes are lexical. A stage sees its siblings and the siblings of the loops around it. The stages inside a loop are
+invisible outside, except as `LOOP.state.x` and the loop's metrics. `state.x` is the state `x` of the innermost
+enclosing loop that has a state of this name.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from ..model import (
 from ..templates import is_reference
 
 RESERVED = frozenset({"inputs", "stages", "state", "run", "secrets", "trigger", "event"})
-"""First words of references and expressions; no stage may be called so."""
+"""First words of references and expressions; not allowed as ids of stages."""
 
 
 class ReferenceProblem(Exception):
-    """A reference that leads nowhere, or somewhere it may not."""
+    """A reference to a missing stage, input or state, or to one that is not allowed here."""
 
     def __init__(self, code: str, message: str, hint: Hint = "") -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ class ReferenceProblem(Exception):
 
 @dataclass(frozen=True)
 class Node:
-    """A stage at its place. `loops` are the ids of the loops around it, outermost first."""
+    """A stage and its place. `loops` are the ids of the loops around it, outermost first."""
 
     id: str
     stage: Stage
@@ -74,7 +74,9 @@ Target = StageTarget | InputTarget | StateTarget
 
 @dataclass
 class Graph:
-    """The stages of a spec by id, with reference resolution. Of two with one id the first counts, and what it holds."""
+    """The stages of a spec by id, with reference resolution. Of two stages with one id, the first counts, with its
+    contents.
+    """
 
     spec: Spec
     nodes: dict[str, Node] = field(default_factory=dict)
@@ -94,7 +96,7 @@ class Graph:
                 self._add(stage.stages, (*node.path, "stages"), (*loops, name))
 
     def stage(self, name: str, loops: tuple[str, ...]) -> Node:
-        """The stage `name` as seen from inside `loops`; raises ReferenceProblem (T101, T102)."""
+        """Return the stage `name` as seen from inside `loops`. Raises ReferenceProblem (T101, T102)."""
         node = self.nodes.get(name)
         if node is None:
             raise ReferenceProblem("T101", f"there is no stage '{name}'", lambda: self._meant(name, loops))
@@ -109,7 +111,7 @@ class Graph:
         return did_you_mean(name, visible) or _list(visible)
 
     def input(self, name: str) -> InputTarget:
-        """The workflow input `name`; raises ReferenceProblem (T101)."""
+        """Return the workflow input `name`. Raises ReferenceProblem (T101)."""
         if name not in self.spec.inputs:
             declare = f"declare it: `inputs: {{{name}: {{type: ...}}}}`"
             hint = lambda: did_you_mean(name, self.spec.inputs) or declare  # noqa: E731
@@ -117,7 +119,7 @@ class Graph:
         return InputTarget(name, self.spec.inputs[name])
 
     def state(self, name: str, loops: tuple[str, ...]) -> StateTarget:
-        """`state.NAME` as seen from inside `loops`; raises ReferenceProblem (T101, T102)."""
+        """Return `state.NAME` as seen from inside `loops`. Raises ReferenceProblem (T101, T102)."""
         if not loops:
             hint = "after a loop write `LOOP.state.NAME`"
             raise ReferenceProblem("T102", f"`state.{name}` has a meaning only inside a loop", hint)
@@ -131,7 +133,7 @@ class Graph:
         raise ReferenceProblem("T101", f"the loop '{loops[-1]}' has no state '{name}'", lambda: _state(name, known))
 
     def loop_state(self, loop: str, name: str, loops: tuple[str, ...]) -> StateTarget:
-        """`LOOP.state.NAME` as seen from inside `loops`; raises ReferenceProblem (T101, T102, T106)."""
+        """Return `LOOP.state.NAME` as seen from inside `loops`. Raises ReferenceProblem (T101, T102, T106)."""
         node = self.stage(loop, loops)
         if not isinstance(node.stage, LoopStage):
             raise ReferenceProblem("T106", f"'{loop}' is a {node.stage.type}, only loops have state", f"write `{loop}`")
@@ -143,7 +145,7 @@ class Graph:
         return StateTarget(node, name, inside=False)
 
     def resolve(self, reference: str, loops: tuple[str, ...]) -> Target:
-        """What a bare reference means as seen from inside `loops`; raises ReferenceProblem."""
+        """Return the target of a bare reference, as seen from inside `loops`. Raises ReferenceProblem."""
         match reference.split("."):
             case [name]:
                 return StageTarget(self.stage(name, loops))
@@ -160,23 +162,26 @@ class Graph:
         raise ReferenceProblem("T101", f"`{reference}` is not a reference to data", hint)
 
     def find(self, reference: object, loops: tuple[str, ...]) -> Target | None:
-        """As `resolve`; None for what is no reference, or leads nowhere."""
+        """As `resolve`, but None for an invalid reference."""
         try:
             return self.resolve(reference, loops) if isinstance(reference, str) else None
         except ReferenceProblem:
             return None
 
     def node_of(self, target: Target) -> Node | None:
-        """The stage that must be over before the target can be read; None for inputs and state inside its loop."""
+        """Return the stage that must end before the target can be read; None for inputs and for state
+        inside its loop.
+        """
         match target:
             case StageTarget(node) | StateTarget(node, _, False):
                 return node
         return None
 
     def sibling(self, consumer: Node, source: Node) -> tuple[str, str] | None:
-        """The two ids between which an edge orders: `consumer`, or the loop around it that stands beside `source`.
+        """Return the two ids that an edge orders: `source`, and `consumer` or the loop around it that is a sibling of
+        `source`.
 
-        None when one is inside the other, which orders nothing. A stage that names itself waits for itself.
+        None when one contains the other, which orders nothing. A stage that names itself waits for itself.
         """
         if source.id in consumer.loops or consumer.id in source.loops:
             return None
@@ -198,7 +203,7 @@ def _list(names: list[str]) -> str:
 
 
 def inputs_of(stage: Stage) -> Iterator[tuple[Path, str | Source | Items | Range]]:
-    """The inputs of a stage with their paths below it; a loop has none of its own, a workflow no data at all."""
+    """Yield the inputs of a stage with their paths below it; loops and workflows have none."""
     if isinstance(stage, LoopStage | WorkflowStage):
         return
     if isinstance(stage.input, list):
@@ -209,7 +214,7 @@ def inputs_of(stage: Stage) -> Iterator[tuple[Path, str | Source | Items | Range
 
 
 def references_of(stage: Stage) -> Iterator[tuple[Path, str]]:
-    """The bare data references of a stage itself (of a loop: those of `state`), with their paths below it."""
+    """Yield the bare data references of the stage itself (for a loop: of `state`), with their paths below it."""
     for path, item in inputs_of(stage):
         if isinstance(item, str):
             yield path, item
@@ -222,12 +227,12 @@ def references_of(stage: Stage) -> Iterator[tuple[Path, str]]:
 
 
 def next_references(loop: LoopStage) -> Iterator[tuple[Path, str]]:
-    """The bare references of `next`; they are read inside the loop, after the body."""
+    """Yield the bare references of `next`, which are read inside the loop, after the body."""
     yield from ((("next", name), value) for name, value in bare(loop.next))
 
 
 def all_references(node: Node) -> Iterator[tuple[Path, str, tuple[str, ...]]]:
-    """Every bare data reference of a stage: its path in the document, and the loops inside of which it is read."""
+    """Yield every bare data reference of a stage: its path in the document, and the loops inside which it is read."""
     yield from (((*node.path, *below), reference, node.loops) for below, reference in references_of(node.stage))
     if isinstance(node.stage, LoopStage):
         inner = (*node.loops, node.id)
@@ -235,5 +240,5 @@ def all_references(node: Node) -> Iterator[tuple[Path, str, tuple[str, ...]]]:
 
 
 def bare(values: Mapping[str, JsonValue]) -> Iterator[tuple[str, str]]:
-    """The bare references among the values of `state` or `next`: every text without `${{ }}`."""
+    """Yield the bare references among the values of `state` or `next`: every string without `${{ }}`."""
     yield from ((name, value) for name, value in values.items() if is_reference(value))

@@ -1,4 +1,4 @@
-"""Which kind of partition each stage gives, and whether it is one record, as far as the document alone tells."""
+"""The kind of partition that each stage gives, and whether it is a single record, as far as the document shows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .requirements import needs_first
 Kind = Literal["objects", "table", "array"]
 KIND_WORDS: dict[Kind, str] = {"objects": "Python objects", "table": "tables", "array": "arrays"}
 _PASSING = (ShuffleStage, BarrierStage)
-"""Stages that give the kind that they read."""
+"""Stages that give the same kind that they read."""
 _SOURCES: dict[str, Kind] = {"parquet": "table", "npy": "array", "fixed": "array"}
 
 
@@ -27,7 +27,7 @@ def source_kind(source: Source) -> Kind:
 
 
 class Kinds:
-    """The kind that each stage reads and gives."""
+    """The kinds that each stage reads and gives."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -37,14 +37,14 @@ class Kinds:
             self._given[name] = self.read_by(passing[name])
 
     def given_by(self, node: Node) -> Kind | None:
-        """The kind a stage gives; None when only its function, a state or a given dataset decides."""
+        """Return the kind that a stage gives; None when its function, a state or a given dataset decides."""
         match node.stage:
             case MapStage(per="record") | ReduceStage():
                 return "objects"
-        return self._given.get(node.id)  # of stages in a circle, which are refused elsewhere, there is none
+        return self._given.get(node.id)  # missing for stages in a cycle, which another check refuses
 
     def read_by(self, node: Node) -> Kind | None:
-        """The kind a stage reads; None when unknown, or when several inputs differ."""
+        """Return the kind that a stage reads; None when unknown, or when several inputs differ."""
         kinds = {self._of(node, item) for _, item in inputs_of(node.stage)}
         return kinds.pop() if len(kinds) == 1 else None
 
@@ -64,7 +64,9 @@ class Kinds:
 
 
 def grouped_by(graph: Graph, reference: object, loops: tuple[str, ...]) -> tuple[str, ShuffleStage] | None:
-    """The shuffle whose partitions are named so inside `loops`, directly or through barriers; None: there is none."""
+    """Return the shuffle whose partitions the reference names inside `loops`, directly or through barriers; otherwise
+    None.
+    """
     seen: set[str] = set()
     while isinstance(target := graph.find(reference, loops), StageTarget):
         node = target.node
@@ -78,8 +80,8 @@ def grouped_by(graph: Graph, reference: object, loops: tuple[str, ...]) -> tuple
 
 
 def is_single(graph: Graph, reference: str, loops: tuple[str, ...]) -> bool:
-    """Whether what is named so inside `loops` is the one record of a `per: all` reduce, also through barriers, and as a
-    state that begins so and stays so. Raises ReferenceProblem.
+    """Return whether the reference, inside `loops`, names the single record of a `per: all` reduce. It may pass through
+    barriers, and through a state that is single from the start and in `next`. Raises ReferenceProblem.
     """
     todo = [(reference, loops)]
     asked = {*todo}
@@ -93,7 +95,7 @@ def is_single(graph: Graph, reference: str, loops: tuple[str, ...]) -> bool:
 
 
 def _behind(target: Target) -> list[tuple[str, tuple[str, ...]]] | None:
-    """References that must all be single for the target to be single; None: it never is."""
+    """Return the references that must all be single for the target to be single; None: it never is."""
     match target:
         case StageTarget(Node(stage=ReduceStage(per="all"))):
             return []

@@ -1,4 +1,4 @@
-"""What a stage needs, by name: read from the stage alone, whatever its names lead to."""
+"""The names that a stage depends on, from the stage alone, without resolving them."""
 
 from __future__ import annotations
 
@@ -13,42 +13,42 @@ _EVALUATED = {
     "with_", "partitions", "output", "failed_items", "max_concurrency", "batch", "fan_in", "state",
     "max_iterations",
 }  # fmt: skip
-"""Keys of a stage that may hold templates; `${{` in a column's name or in a text of `cache` is that text."""
+"""Keys of a stage that may hold templates; in other keys, such as column names or `cache`, `${{` is plain text."""
 StageMap = Mapping[str, Stage]
 
 
 def stage_name(reference: str) -> str | None:
-    """The stage of a reference: `a` and `a.state.x` give `a`; `inputs.x` and `state.x` give None."""
+    """Return the stage of a reference: `a` and `a.state.x` give `a`; `inputs.x` and `state.x` give None."""
     head = reference.split(".", 1)[0]
     return None if head in ("inputs", "state") else head
 
 
 def broadcast_paths(stage: Stage) -> set[tuple[str, ...]]:
-    """`${{ stages.X }}` of a broadcast, as paths."""
+    """Return the paths of broadcasts, `${{ stages.X }}`."""
     return {path for path in template_paths(getattr(stage, "with_", {})) if path[0] == "stages" and len(path) == 2}
 
 
 def expression_paths(stage: Stage) -> set[tuple[str, ...]]:
-    """Run-time paths of `when` and of every template of the stage itself."""
+    """Return the run-time paths of `when` and of every template of the stage itself."""
     sources = [each.model_dump(exclude={"items"}) for _, each in inputs_of(stage) if not isinstance(each, str)]
     found = template_paths([sources, stage.model_dump(include=_EVALUATED)])
     return found | paths(parse(stage.when)) if stage.when else found
 
 
 def data_stages(stage: Stage) -> set[str]:
-    """Stages whose data this one needs: inputs, boundaries, broadcasts in `with`, states of a loop."""
+    """Return the stages whose data this stage needs: inputs, boundaries, broadcasts in `with`, states of a loop."""
     named = {stage_name(reference) for _, reference in references_of(stage)}
     return {name for name in named if name} | {path[1] for path in broadcast_paths(stage)}
 
 
 def order_stages(stage: Stage) -> set[str]:
-    """Stages that must be over first although no data comes from them."""
+    """Return the stages that must end first although they pass no data."""
     named = {path[1] for path in expression_paths(stage) if path[0] == "stages"}
     return named | {name for name in map(stage_name, stage.needs) if name}
 
 
 def inner_stages(loop: LoopStage) -> tuple[set[str], set[str]]:
-    """(data, order): stages needed inside a loop, its own inner ones included."""
+    """Return (data, order): stages needed inside a loop, its own inner stages included."""
     data = {name for _, reference in next_references(loop) if (name := stage_name(reference))}
     order = {path[1] for path in template_paths(loop.next) if path[0] == "stages"}
     if loop.until:
@@ -63,22 +63,22 @@ def inner_stages(loop: LoopStage) -> tuple[set[str], set[str]]:
 
 
 def dependencies(stage: Stage) -> set[str]:
-    """Every stage, wherever it is, that must come before this one."""
+    """Return every stage, at any depth, that must come before this one."""
     found = data_stages(stage) | order_stages(stage)
     return found.union(*inner_stages(stage)) if isinstance(stage, LoopStage) else found
 
 
 def topological(stages: StageMap) -> list[str]:
-    """Stage ids, needs first; ties in document order."""
+    """Return stage ids in topological order; ties in document order."""
     places = {name: place for place, name in enumerate(stages)}
     found = {name: dependencies(stage) & stages.keys() for name, stage in stages.items()}
     return needs_first({name: sorted(needs, key=places.__getitem__) for name, needs in found.items()})
 
 
 def needs_first(needs: Mapping[str, Iterable[str]]) -> list[str]:
-    """Names, each after what it needs of the others; where that leaves a choice, as they are.
+    """Return the names in topological order; ties in the given order.
 
-    Without recursion, since chains may be long; names in a circle come in some order.
+    Without recursion, since chains may be long; names in a cycle come in some order.
     """
     order: list[str] = []
     seen: set[str] = set()
@@ -98,7 +98,7 @@ def needs_first(needs: Mapping[str, Iterable[str]]) -> list[str]:
 
 
 def all_needs(stages: StageMap, names: Iterable[str]) -> set[str]:
-    """Those of `names` that are among the stages, and whatever of the stages comes before them."""
+    """Return the `names` that are stages, and all stages that must come before them."""
     found: set[str] = set()
     todo = [*names]
     while todo:

@@ -11,7 +11,7 @@ from .requirements import expression_paths
 
 
 def all_stages(stages: Mapping[str, Stage]) -> Iterator[tuple[str, Stage]]:
-    """Every stage, a loop before those inside of it; ids are unique."""
+    """Yield every stage, a loop before its inner stages; ids are unique."""
     for name, stage in stages.items():
         yield name, stage
         if isinstance(stage, LoopStage):
@@ -19,7 +19,7 @@ def all_stages(stages: Mapping[str, Stage]) -> Iterator[tuple[str, Stage]]:
 
 
 def functions_of(stage: Stage) -> Iterator[str]:
-    """`module:name` of each function that the stage itself names; a loop names none."""
+    """Yield `module:name` of each function that the stage itself names; loops name none."""
     match stage:
         case MapStage():
             yield stage.uses
@@ -31,7 +31,7 @@ def functions_of(stage: Stage) -> Iterator[str]:
 
 
 def valued_stages(spec: Spec) -> set[str]:
-    """Stages whose `value` an expression of the spec reads."""
+    """Return the stages whose `value` an expression of the spec reads."""
     found = template_paths(spec.outputs)
     for _, stage in all_stages(spec.stages):
         found |= expression_paths(stage)
