@@ -1,1 +1,1 @@
-"""Findings about a document, and how they are shown."""
+"""Findings about a document, and their output formats."""

@@ -1,4 +1,4 @@
-"""What is wrong with a document, where, and what to write instead.
+"""Findings about a document: the error, its position, and the remedy.
 
 A code never changes its meaning; docs/diagnostics.md is printed from `CODES` and a test compares the two.
 """
@@ -16,17 +16,17 @@ Path = tuple[str | int, ...]
 """Keys and list positions from the top of the document to a value."""
 Severity = Literal["error", "warning"]
 Hint = str | Callable[[], str]
-"""What to do; a function where a search is needed to know it, which is done only for findings that are listed."""
+"""The remedy; a function when it needs a search, which then runs only for listed findings."""
 MOST_LISTED = 100
-"""Errors, and warnings, that are listed of one document; the others are counted."""
+"""Limit of listed errors, and of listed warnings, of one document; the rest is counted."""
 MOST_NAMED = 20
-"""Names that one message lists."""
+"""Limit of names in one message."""
 MOST_TEXT = 1000
-"""Characters of one message, and of one hint."""
+"""Limit of characters of one message, and of one hint."""
 MOST_LETTERS = 100
-"""Of a name for which near ones are looked for: the time grows with the square of its length."""
+"""Longest name for which similar names are searched: the time grows with the square of its length."""
 MOST_COMPARED = 200
-"""Names among which a misspelt one is looked for."""
+"""Limit of names that are compared with a misspelt name."""
 
 CODES: Mapping[str, tuple[Severity, str]] = {
     "T001": ("error", "The text is not YAML."),
@@ -114,7 +114,7 @@ CODES: Mapping[str, tuple[Severity, str]] = {
 
 
 class Span(NamedTuple):
-    """Where a key or value stands: lines and columns count from 1, the end is exclusive; line 0 is unknown."""
+    """The position of a key or value: lines and columns count from 1, the end is exclusive; line 0 is unknown."""
 
     line: int = 0
     col: int = 0
@@ -127,7 +127,7 @@ NOWHERE = Span()
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One finding: what is wrong (`message`), what to do about it (`hint`), and where."""
+    """One finding: the error (`message`), the remedy (`hint`), and the position."""
 
     code: str
     message: str
@@ -154,7 +154,7 @@ class Diagnostic:
 
     @property
     def where(self) -> str:
-        """The path as it would be written in the language, such as `stages.count.with.k[0]`."""
+        """The path as written in the language, such as `stages.count.with.k[0]`."""
         return path_text(self.path)
 
 
@@ -163,13 +163,13 @@ def path_text(path: Path) -> str:
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
-    """`did you mean 'retry'?`, or nothing when no choice is near."""
+    """Return `did you mean 'retry'?`, or "" when no choice is similar."""
     found = nearest(word, choices)
     return "" if found is None else f"did you mean '{found}'?"
 
 
 def nearest(word: str, choices: Iterable[str]) -> str | None:
-    """The choice that is spelt most like the word; None when no choice is near."""
+    """Return the choice with the most similar spelling; None when no choice is similar."""
     if len(word) > MOST_LETTERS:
         return None
     lowered = {choice.lower(): choice for choice in choices if len(choice) <= 2 * MOST_LETTERS}
@@ -178,7 +178,9 @@ def nearest(word: str, choices: Iterable[str]) -> str | None:
 
 
 def _neighbours(word: str, choices: Iterable[str]) -> list[str]:
-    """The choices; of very many those that begin alike, since each comparison takes microseconds."""
+    """Return the choices; when there are too many, their neighbours in order, since each comparison takes
+    microseconds.
+    """
     words = list(choices)
     if len(words) <= MOST_COMPARED:
         return words
@@ -188,7 +190,7 @@ def _neighbours(word: str, choices: Iterable[str]) -> list[str]:
 
 
 def one_of(words: Iterable[str]) -> str:
-    """`a, b or c`, for messages; of very many the first ones, and how many there are beside."""
+    """Return `a, b or c`, for messages; of a long list the first names and the number of the others."""
     shown = [f"'{word}'" for word in words] or ["nothing"]
     if len(shown) > MOST_NAMED:
         shown[MOST_NAMED:] = [f"one of {len(shown) - MOST_NAMED:,} others"]
@@ -197,13 +199,13 @@ def one_of(words: Iterable[str]) -> str:
 
 
 def for_files(text: str) -> str:
-    """What to write instead of the bare name of files; empty for what is no such name."""
+    """Return how to write the bare name of files; empty for other text."""
     named = re.search(r"[/*]|\.(txt|csv|jsonl|parquet|npy|gz)$", text) and "${{" not in text
     return f'for files write `{{uri: "{text}", format: ...}}`' if named else ""
 
 
 def for_list(text: str) -> str:
-    """What to write instead of an expression that is one input, where data is read; empty for other texts."""
+    """Return how to read an input, in place of an expression that names it; empty for other text."""
     named = re.fullmatch(r"\s*\$\{\{\s*(inputs\.[A-Za-z]\w*)\s*\}\}\s*", text)
     return f"to read a list or dataset write `input: {named[1]}`" if named else ""
 
@@ -218,15 +220,15 @@ def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
 
 
 def in_order(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """By position, without repeats (an anchored mapping is checked wherever it is used)."""
+    """Sort by position and remove duplicates (an anchored mapping is checked at each use)."""
     unique = {(d.code, d.span, d.message) if d.line else (d.code, d.path, d.message): d for d in diagnostics}
     return sorted(unique.values(), key=lambda d: (d.code == "T606", d.line, d.col, d.code, d.where))
 
 
 def listed(diagnostics: Sequence[Diagnostic], more: int = 0) -> list[Diagnostic]:
-    """The findings of one document, in order and at most so many of each severity; a last one counts the others.
+    """Return the findings of one document, in order and up to the limit of each severity; a last one counts the others.
 
-    `more`: findings that were counted only.
+    `more`: the number of findings that were only counted.
     """
     found = in_order(diagnostics)
     found = [replace(one, message=_cut(one.message), hint=_cut(one.hint)) for one in found]
@@ -246,7 +248,7 @@ def _more(file: str, count: int) -> Diagnostic:
 
 
 def codes_page() -> str:
-    """The text of docs/diagnostics.md."""
+    """Return the text of docs/diagnostics.md."""
     rows = [f"| {code} | {severity} | {meaning} |" for code, (severity, meaning) in CODES.items()]
     head = "# Diagnostics\n\nThe errors and warnings of `treadle validate`. A code never changes its meaning.\n"
     return "\n".join([head, "| code | severity | meaning |", "|---|---|---|", *rows, ""])

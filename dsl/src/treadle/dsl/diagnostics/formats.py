@@ -1,4 +1,4 @@
-"""Diagnostics as text for people (in the manner of rustc and Ruff), JSON, SARIF 2.1.0, or GitHub annotations."""
+"""Output formats of diagnostics: text (in the manner of rustc and Ruff), JSON, SARIF 2.1.0, GitHub annotations."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from .diagnostics import CODES, Diagnostic
 
 DiagnosticFormat = Literal["text", "json", "sarif", "github"]
 _WINDOW = 120
-"""Characters of a source line shown around the mistake."""
+"""Limit of characters of a source line shown around an error."""
 
 
 def render(diagnostics: Sequence[Diagnostic], source: str | Mapping[str, str] = "") -> str:
-    """Each finding with its source line and carets; empty for none. `source`: of all of them, or of each file."""
+    """Return each finding with its source line and carets; empty for none. `source`: the text of all files or of each
+    file.
+    """
     files = {one.file for one in diagnostics}
     sources = dict.fromkeys(files, source) if isinstance(source, str) else source
     breaks = r"\r\n|[\r\n\x85\u2028\u2029]"  # the line breaks of the YAML parser
@@ -42,7 +44,7 @@ def _excerpt(diagnostic: Diagnostic, lines: Sequence[str]) -> str:
     end_line, end_col = diagnostic.end
     stop = end_col - 1 if end_line == diagnostic.line else len(line.rstrip())
     clip = max(0, start - _WINDOW // 2) if len(line) > _WINDOW else 0
-    shown = visible(line[clip : clip + _WINDOW])  # of a line that may be all of the document
+    shown = visible(line[clip : clip + _WINDOW])  # the line may be the whole document
     carets = "^" * max(1, _width(shown[start - clip : max(0, stop - clip)]))
     number = str(diagnostic.line)
     gutter = " " * len(number)
@@ -50,12 +52,12 @@ def _excerpt(diagnostic: Diagnostic, lines: Sequence[str]) -> str:
 
 
 def visible(text: str) -> str:
-    """The text with control characters replaced, since a document must not steer the reader's terminal."""
+    """Replace control characters, since a document must not control the reader's terminal."""
     return "".join("\ufffd" if unicodedata.category(char) in ("Cc", "Cf") else char for char in text)
 
 
 def _width(text: str) -> int:
-    """Columns of a terminal: East Asian wide characters take two, combining marks none."""
+    """Return the number of terminal columns: East Asian wide characters take two, combining marks none."""
     wide = sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
     return wide - sum(1 for char in text if unicodedata.combining(char))
 
@@ -128,7 +130,7 @@ def _github_line(diagnostic: Diagnostic) -> str:
 
 
 def _escape(text: str, *, property: bool = False) -> str:
-    """The escapes of GitHub's workflow commands."""
+    """Apply the escapes of GitHub's workflow commands."""
     text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
     return text.replace(":", "%3A").replace(",", "%2C") if property else text
 
@@ -136,7 +138,9 @@ def _escape(text: str, *, property: bool = False) -> str:
 def format_diagnostics(
     diagnostics: Sequence[Diagnostic], form: DiagnosticFormat, source: str | Mapping[str, str] = ""
 ) -> str:
-    """All findings in one form; `source` is the document's text (or that of each file), of which `text` shows lines."""
+    """Return all findings in one format; `source` is the document's text (or that of each file), which
+    `text` quotes.
+    """
     forms: dict[str, Callable[[Sequence[Diagnostic]], str]] = {
         "text": lambda found: render(found, source),
         "json": _json,

@@ -1,10 +1,11 @@
 """The expression language of `when`, `until`, `filter` and `${{ }}`: paths, literals, operators, functions.
 
-General layout: `nodes` (syntax tree, error, limits), `parser` (text to tree), `printer` (tree to text), `evaluator`,
-`patterns` (regular expressions), `checker` (types before the run). Pure and bounded: an expression of at most
-MAX_LENGTH characters and MAX_DEPTH levels ends after at most as many steps as it has characters, and each step looks at
-each value at most once. It reads no clock and no randomness, and so may be judged inside a Temporal workflow. The
-standard library, and RE2 for patterns.
+Layout: `nodes` (syntax tree, error, limits), `parser` (text to tree), `printer` (tree to text), `evaluator`, `regex`
+(regular expressions), `checker` (types before the run).
+
+Pure and bounded: an expression has at most MAX_LENGTH characters and MAX_DEPTH levels. It ends after at most as many
+steps as it has characters, and each step reads each value at most once. It reads no clock and no randomness, so a
+Temporal workflow may evaluate it. Depends only on the standard library, and on RE2 for patterns.
 """
 
 from .checker import Scope as Scope

@@ -1,4 +1,4 @@
-"""Types of expressions before anything runs: unknown names and operands that can never fit."""
+"""Checks the types of expressions before a run: unknown names, and operands that can never fit."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .regex import PatternError, compiled
 
 
 class Type(StrEnum):
-    """What a value will be. `float` also stands for "a number, whole or not"; `unknown` fits everything."""
+    """The type of a value. `float` also means "a number, whole or not"; `unknown` fits everything."""
 
     NULL = "null"
     BOOL = "bool"
@@ -23,7 +23,9 @@ class Type(StrEnum):
 
 
 Scope = Mapping[str, Any]
-"""Nested mappings from name to Type (a value) or Scope (names below it). Below an unknown value every name goes."""
+"""Nested mappings from a name to a Type (a value) or Scope (names below it). Below an unknown value every name is
+allowed.
+"""
 
 _NUMBERS = {Type.INT, Type.FLOAT, Type.UNKNOWN}
 _ORDERED = _NUMBERS | {Type.STRING}
@@ -31,7 +33,7 @@ _LITERALS = {type(None): Type.NULL, bool: Type.BOOL, int: Type.INT, float: Type.
 
 
 def check(expr: Expr, scope: Scope) -> Type:
-    """The type of `expr`; raises ExpressionError at the first name or operand that can never be right."""
+    """Return the type of `expr`. Raises ExpressionError at the first name or operand that can never be right."""
     match expr:
         case Literal(value):
             return _LITERALS[type(value)]
@@ -60,7 +62,7 @@ def check(expr: Expr, scope: Scope) -> Type:
 
 
 def _resolve(path: Path, scope: Scope) -> Any:
-    """The Type or Scope at the path; raises ExpressionError that lists what there is."""
+    """Return the Type or Scope at the path. Raises ExpressionError that lists the known names."""
     here: Any = scope
     for depth, name in enumerate(path.names):
         if here is Type.UNKNOWN or here is Type.NULL:
@@ -101,7 +103,7 @@ def _index(expr: Index, scope: Scope) -> Type:
 
 
 def _membership(wanted: Expr, place: Expr, scope: Scope) -> Type:
-    """Of `wanted in place`. Looks at each operand once: twice at each level would be for ever."""
+    """Check `wanted in place`. Checks each operand once: twice at each level would take exponential time."""
     kind = check(wanted, scope)
     if isinstance(place, Array):
         for item in place.items:
@@ -176,7 +178,7 @@ def _comparison(expr: Binary, scope: Scope) -> Type:
 
 
 def _mixed(left: Type, right: Type) -> bool:
-    """Text and a number."""
+    """Return whether the types are text and a number."""
     return Type.STRING in (left, right) and not _NUMBERS.isdisjoint((left, right))
 
 

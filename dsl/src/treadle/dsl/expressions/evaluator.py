@@ -1,4 +1,4 @@
-"""What an expression is worth. Every error carries the offset of what is wrong."""
+"""Evaluates expressions. Every error carries the offset of its cause."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SKIPPED = "a skipped stage has null metrics; ask with has(...) first"
 
 
 def evaluate(expr: Expr, env: Mapping[str, Any]) -> Any:
-    """The value of `expr`, where `env` maps roots (`inputs`, `stages`, `state`, `run`) to nested mappings.
+    """Return the value of `expr`, where `env` maps roots (`inputs`, `stages`, `state`, `run`) to nested mappings.
 
     A path that passes through null is null. Raises ExpressionError.
     """
@@ -69,13 +69,13 @@ def evaluate(expr: Expr, env: Mapping[str, Any]) -> Any:
 
 
 def type_name(value: Any) -> str:
-    """The language's word for the type of a value."""
+    """Return the language's word for the type of a value."""
     names = {type(None): "null", bool: "bool", int: "int", float: "float", str: "string", list: "list", dict: "object"}
     return names.get(type(value), type(value).__name__)
 
 
 def equal(a: Any, b: Any) -> bool:
-    """Equal values of one type; int and float are one, bool and number are not."""
+    """Return whether two values are equal; int and float are one type, bool and number are not."""
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
         return len(a) == len(b) and all(map(equal, a, b))
     if isinstance(a, Mapping) and isinstance(b, Mapping):
@@ -108,7 +108,7 @@ def _has(path: Expr, env: Mapping[str, Any]) -> bool:
 
 
 def _holds(place: Expr, values: Any, wanted: Any) -> bool:
-    """Whether a list has an item that equals `wanted`, or an object a member of that name."""
+    """Return whether a list has an item that equals `wanted`, or an object has a member of that name."""
     if isinstance(values, list | tuple):
         return any(equal(item, wanted) for item in values)
     if isinstance(values, Mapping):
@@ -221,7 +221,7 @@ def _size(argument: Expr, env: Mapping[str, Any]) -> int:
 
 
 def _extreme(function: str, arguments: tuple[Expr, ...], env: Mapping[str, Any]) -> Any:
-    """The first smallest or largest of the arguments, or of the items of one list."""
+    """Return the first smallest or largest of the arguments, or of the items of one list."""
     pairs = [(argument, evaluate(argument, env)) for argument in arguments]
     if len(pairs) == 1 and isinstance(pairs[0][1], (list, tuple)):
         pairs = [(arguments[0], item) for item in pairs[0][1]]

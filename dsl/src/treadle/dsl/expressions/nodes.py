@@ -1,4 +1,4 @@
-"""The syntax tree of an expression. Every node knows where it stands in the text."""
+"""The syntax tree of an expression. Every node knows its offset in the text."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from dataclasses import dataclass, field
 from treadle.primitives.errors import UsageError
 
 MAX_LENGTH = 4096
-"""Characters of one expression."""
+"""Limit of characters of one expression."""
 MAX_DEPTH = 100
-"""Levels of the tree; a chain of n operators has n levels."""
+"""Limit of levels of the tree; a chain of n operators has n levels."""
 MAX_BITS = 4096
-"""Of an integer. Integers are exact up to here, far beyond any count, and always short enough to print."""
+"""Limit of bits of an integer. Integers are exact up to here, far beyond any count, and always short enough
+to print.
+"""
 MAX_PATTERN = 1000
-"""Characters of a regular expression."""
+"""Limit of characters of a regular expression."""
 MAX_TEXT = 2**16
-"""Characters of a string made by `+`, or searched by `matches`."""
+"""Limit of characters of a string made by `+`, or searched by `matches`."""
 
 FUNCTIONS = ("size", "min", "max", "has", "contains", "startsWith", "endsWith", "matches")
 
@@ -27,7 +29,7 @@ _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
 class ExpressionError(UsageError):
-    """The expression cannot be read, typed or evaluated: the author must change it, `offset` characters in."""
+    """The expression cannot be parsed, typed or evaluated. The author must change it at `offset` characters."""
 
     def __init__(self, message: str, offset: int, hint: str = "") -> None:
         super().__init__(message, hint)
@@ -36,7 +38,7 @@ class ExpressionError(UsageError):
 
 @dataclass(frozen=True)
 class Literal:
-    """null, a boolean, a number or a string. Numbers are not negative: `-1` is a unary minus."""
+    """A literal: null, a boolean, a number or a string. Numbers are not negative: `-1` is a unary minus."""
 
     value: bool | int | float | str | None
     offset: int = field(default=0, compare=False)
@@ -55,7 +57,7 @@ class Path:
 
 @dataclass(frozen=True)
 class Index:
-    """`event.data.lines[0].sku`: a path, then positions in lists and names; the first key is a position.
+    """`event.data.lines[0].sku`: a path, then list positions and names; the first key is a position.
 
     A negative position counts from the end.
     """
@@ -70,7 +72,7 @@ class Index:
 
 @dataclass(frozen=True)
 class Array:
-    """`["a", "b"]`."""
+    """A list such as `["a", "b"]`."""
 
     items: tuple[Expr, ...]
     offset: int = field(default=0, compare=False)
@@ -85,7 +87,7 @@ class Unary:
 
 @dataclass(frozen=True)
 class Binary:
-    """`offset` is that of the operator."""
+    """A binary operation; `offset` is that of the operator."""
 
     operator: str
     left: Expr
@@ -95,7 +97,7 @@ class Binary:
 
 @dataclass(frozen=True)
 class Call:
-    """One of FUNCTIONS with its arguments."""
+    """A call of one of FUNCTIONS with its arguments."""
 
     function: str
     arguments: tuple[Expr, ...]
@@ -106,7 +108,7 @@ Expr = Literal | Path | Index | Array | Unary | Binary | Call
 
 
 def spelt(keys: tuple[int | str, ...]) -> str:
-    """A path as text: names that are no identifiers, and positions, are in brackets."""
+    """Return a path as text; list positions, and names that are not identifiers, are in brackets."""
     parts = (
         f".{key}"
         if isinstance(key, str) and _IDENTIFIER.fullmatch(key)
@@ -117,12 +119,12 @@ def spelt(keys: tuple[int | str, ...]) -> str:
 
 
 def quoted(text: str) -> str:
-    """A string literal of the language."""
+    """Return a string literal of the language."""
     return '"' + _SPECIAL.sub(lambda match: _ESCAPES.get(match.group(), f"\\u{ord(match.group()):04x}"), text) + '"'
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """The direct operands, left to right."""
+    """Return the direct operands, left to right."""
     match expr:
         case Unary(_, operand):
             return (operand,)
@@ -138,7 +140,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def walk(expr: Expr) -> Iterator[tuple[Expr, int]]:
-    """Every node with its level, the root being level 1; safe on trees of any depth."""
+    """Yield every node with its level, the root being level 1; safe for trees of any depth."""
     stack = [(expr, 1)]
     while stack:
         node, level = stack.pop()
@@ -147,5 +149,5 @@ def walk(expr: Expr) -> Iterator[tuple[Expr, int]]:
 
 
 def paths(expr: Expr) -> set[tuple[str, ...]]:
-    """Every path the expression mentions, those inside `has()` too."""
+    """Return every path in the expression, including paths inside `has()`."""
     return {node.names for node, _ in walk(expr) if isinstance(node, Path)}

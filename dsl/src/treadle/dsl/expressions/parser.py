@@ -1,4 +1,4 @@
-"""Text to syntax tree: a Pratt parser (V. Pratt, Top down operator precedence, 1973)."""
+"""Parses text to a syntax tree: a Pratt parser (V. Pratt, Top down operator precedence, 1973)."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ class Token(NamedTuple):
 
 
 def parse(text: str) -> Expr:
-    """The tree of one expression.
+    """Return the tree of one expression.
 
-    Raises ExpressionError with the offset of the first thing that cannot be read, or when it is too long or too deep.
+    Raises ExpressionError with the offset of the first syntax error, or when the expression is too long or too deep.
     """
     parser = Parser(text, 0)
     expr = parser.expression()
@@ -77,14 +77,14 @@ def parse(text: str) -> Expr:
 
 
 def parse_embedded(text: str, start: int) -> tuple[Expr, int]:
-    """The tree of the expression at `start` of a template, and the offset after its closing `}}`."""
+    """Return the tree of the expression at `start` of a template, and the offset after its closing `}}`."""
     parser = Parser(text, start)
     expr = parser.expression()
     return bounded(expr), parser.finish("close")
 
 
 def bounded(expr: Expr) -> Expr:
-    """`expr` itself, if the functions that recurse over it may do so."""
+    """Return `expr` itself. Raises ExpressionError when it is too deep for recursive functions."""
     for node, level in walk(expr):
         if level > MAX_DEPTH:
             raise ExpressionError(f"the expression is deeper than {MAX_DEPTH} levels", node.offset, "split it")
@@ -138,7 +138,7 @@ class Parser:
         raise ExpressionError(f"expected an operator, got {shown(self.token)}", self.token.offset, hint)
 
     def expression(self, above: int = 0) -> Expr:
-        """Everything that binds tighter than `above`."""
+        """Parse everything that binds tighter than `above`."""
         left = self.operand()
         while (power := self.power()) > above:
             operator = self.advance()
@@ -148,7 +148,7 @@ class Parser:
         return left
 
     def power(self) -> int:
-        """How tightly the operator at hand binds; 0: there is none."""
+        """Return the precedence of the current operator; 0 for any other token."""
         is_operator = self.token.kind == "op" or self.token.text == "in"
         return PRECEDENCE.get(self.token.text, 0) if is_operator else 0
 
@@ -188,13 +188,13 @@ class Parser:
         return path(keys, first.offset)
 
     def member(self) -> str:
-        """The name after a dot."""
+        """Parse the name after a dot."""
         if self.token.kind != "name":
             raise ExpressionError(f"expected a name after '.', got {shown(self.token)}", self.token.offset)
         return self.advance().text
 
     def position(self) -> int | str:
-        """What is between brackets, and the closing one."""
+        """Parse the content of brackets, and the closing bracket."""
         negative = self.token == ("op", "-", self.token.offset) and bool(self.advance())
         token = self.token
         value = literal(token).value if token.kind in ("int", "string") else None
@@ -217,7 +217,7 @@ class Parser:
         return checked_call(Call(name.text, tuple(arguments), name.offset))
 
     def listed(self, end: str, *, separated: bool = False) -> list[Expr]:
-        """Expressions with commas between them, and the closing bracket. `separated`: one stands before them."""
+        """Parse expressions separated by commas, and the closing bracket. `separated`: an expression precedes them."""
         found: list[Expr] = []
         while self.token != ("op", end, self.token.offset):
             if separated or found:
@@ -242,7 +242,7 @@ def path(keys: list[int | str], offset: int) -> Path | Index:
 
 
 def checked_call(call: Call) -> Call:
-    """The call itself. Raises ExpressionError for arguments that cannot be right."""
+    """Return the call itself. Raises ExpressionError for arguments that can never be right."""
     wanted = _ARGUMENTS.get(call.function)
     if wanted and len(call.arguments) != wanted[0]:
         raise ExpressionError(f"{call.function}() takes {wanted[1]}", call.offset)
@@ -254,7 +254,7 @@ def checked_call(call: Call) -> Call:
 
 
 def checked_pattern(expr: Expr) -> None:
-    """Raises ExpressionError for a pattern that is not written as a text, or is too long."""
+    """Raise ExpressionError for a pattern that is not a string literal, or is too long."""
     if not isinstance(expr, Literal) or not isinstance(expr.value, str):
         raise ExpressionError("the pattern of matches() must be a text in quotes", expr.offset)
     if len(expr.value) > MAX_PATTERN:
@@ -262,7 +262,7 @@ def checked_pattern(expr: Expr) -> None:
 
 
 def literal(token: Token) -> Literal:
-    """The value of a number or string token; refused when out of range."""
+    """Return the value of a number or string token. Raises ExpressionError when it is out of range."""
     if token.kind == "string":
         return Literal(unescape(token), token.offset)
     value = int(token.text) if token.kind == "int" else float(token.text)

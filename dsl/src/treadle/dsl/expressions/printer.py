@@ -1,4 +1,4 @@
-"""Syntax tree to text, with the fewest parentheses: `parse(unparse(e)) == e`."""
+"""Prints a syntax tree as text with the fewest parentheses: `parse(unparse(e)) == e`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .parser import COMPARISONS, PRECEDENCE, UNARY
 
 
 def unparse(expr: Expr) -> str:
-    """The expression as text that parses back to an equal tree."""
+    """Return the expression as text that parses back to an equal tree."""
     match expr:
         case Literal(value):
             return quoted(value) if isinstance(value, str) else json.dumps(value)

@@ -1,4 +1,4 @@
-"""Regular expressions of `matches`, in RE2: the time is linear in the text, whatever the pattern."""
+"""Regular expressions of `matches`, in RE2: the time is linear in the text for every pattern."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ from typing import Any
 from .nodes import MAX_TEXT
 
 _MEMORY = 2**18
-"""Bytes that RE2 may use for a pattern: some thousand states. On a text of MAX_TEXT characters the worst pattern takes
-about a second."""
+"""Bytes that RE2 may use for a pattern: a few thousand states. On a text of MAX_TEXT characters the worst pattern takes
+about a second.
+"""
 
 
 class PatternError(Exception):
-    """The text is no pattern, or needs too much memory."""
+    """The text is not a pattern, or needs too much memory."""
 
 
 @lru_cache(256)
 def compiled(pattern: str) -> Any:
-    """Raises PatternError."""
+    """Return the compiled pattern. Raises PatternError."""
     import re2
 
     options = re2.Options()
@@ -34,7 +35,7 @@ def compiled(pattern: str) -> Any:
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether the pattern matches anywhere in the text.
+    """Return whether the pattern matches anywhere in the text.
 
     Raises PatternError, also for a text that is longer than MAX_TEXT or not Unicode.
     """

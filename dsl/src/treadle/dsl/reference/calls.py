@@ -28,7 +28,7 @@ Function = Callable[..., Any]
 
 
 class ReferenceFailure(TreadleError):
-    """The run fails: a user function or its data did. `error` is what was raised."""
+    """The run fails because of a user function or its data; `error` is the exception."""
 
     def __init__(self, stage: str, partition: int | None, error: BaseException) -> None:
         where = stage if partition is None else f"{stage}[{partition}]"
@@ -39,7 +39,7 @@ class ReferenceFailure(TreadleError):
 
 
 class Checkpoint:
-    """What one attempt saves for the next one."""
+    """The data that one attempt saves for the next one."""
 
     def __init__(self) -> None:
         self._data: bytes | None = None
@@ -53,7 +53,7 @@ class Checkpoint:
 
 @dataclass
 class Context:
-    """What a function with a parameter `context` gets."""
+    """The argument of a function with a parameter `context`."""
 
     run: str
     workflow: str
@@ -68,7 +68,7 @@ class Context:
 
     @property
     def record(self) -> RecordPlace:
-        """Where the record stands that the function was called with."""
+        """The location of the record that the function was called with."""
         return self.find_record()
 
     @cached_property
@@ -84,7 +84,7 @@ class Context:
         return Path(tempfile.mkdtemp(prefix="treadle-"))
 
     def progress(self, done: int, total: int | None = None) -> None:
-        """Nobody watches."""
+        """Ignored here."""
 
     def close(self) -> None:
         if "tmp" in self.__dict__:
@@ -93,7 +93,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Policy:
-    """How often a partition is attempted, and which errors end it at once."""
+    """How often a partition is attempted, and which errors are final."""
 
     attempts: int = 3
     non_retryable: tuple[str, ...] = ()
@@ -105,24 +105,24 @@ class Call:
 
     context: Context
     final: bool
-    """No attempt follows."""
+    """The last attempt."""
     policy: Policy
     metrics: Metrics
 
     def bind(self, function: Function, arguments: Mapping[str, Any]) -> Function:
-        """The function with copies of its keyword arguments, and the context when it asks for it."""
+        """Return the function with copies of its keyword arguments, and with the context when it has that parameter."""
         keywords = {name: isolated_value(value) for name, value in arguments.items()}
         if describe(function).takes_context:
             keywords["context"] = self.context
         return partial(function, **keywords)
 
     def gives_up(self, error: BaseException) -> bool:
-        """Whether the error is final: no attempt may follow it."""
+        """Return whether the error is final: no attempt may follow it."""
         return self.final or matches_type(error, self.policy.non_retryable)
 
 
 def attempted(make: Callable[[int], Call], policy: Policy, body: Callable[[Call], T]) -> tuple[T, Metrics]:
-    """The first attempt that succeeds, with its metrics. Raises ReferenceFailure when none does."""
+    """Return the result of the first attempt that succeeds, and its metrics. Raises ReferenceFailure when none does."""
     for attempt in range(1, policy.attempts + 1):
         call = make(attempt)
         try:
@@ -138,7 +138,8 @@ def attempted(make: Callable[[int], Call], policy: Policy, body: Callable[[Call]
 def attempted_together(
     makes: Sequence[Callable[[int], Call]], bodies: Sequence[Callable[[Call], T]], policy: Policy, metrics: Metrics
 ) -> list[T]:
-    """The first attempt in which every body succeeds, all run at the same time; adds what they report to `metrics`.
+    """Return the results of the first attempt in which all bodies, run concurrently, succeed; adds their metrics to
+    `metrics`.
 
     Raises ReferenceFailure with the first error of the last attempt.
     """
@@ -176,7 +177,7 @@ class Metrics:
         self.values: dict[str, Any] = {}
 
     def take(self, result: Any) -> Any:
-        """The value of a function's result. Raises UsageError unless it reports just what is declared."""
+        """Return the value of a function's result. Raises UsageError unless it reports exactly the declared metrics."""
         reported = dict(result.metrics) if isinstance(result, Result) else {}
         if reported.keys() != self.declared.keys():
             message = f"metrics {sorted(reported)} were reported, {sorted(self.declared)} are declared"
@@ -192,7 +193,7 @@ class Metrics:
             self.values[name] = fold(self.values[name], value) if fold and name in self.values else value
 
     def final(self) -> dict[str, Any]:
-        """Every declared metric; null when no call was made."""
+        """Return every declared metric; null when no call was made."""
         return {name: self.values.get(name) for name in self.declared}
 
 

@@ -1,8 +1,7 @@
-"""Channels between the partitions of a gang, each a thread of this process: what `primitives.channels` means.
+"""Channels between the partitions of a gang, each a thread of this process: the meaning of `primitives.channels`.
 
-The collectives of the library are used as they are; what they stand on is replaced. There is no coordinator, no
-connection and nothing gets lost: a channel's members sit in the order of their partitions, and a message is with its
-receiver when it is sent.
+Uses the library's collectives and replaces their transport. It has no coordinator and no connections, and loses no
+message. A channel's members sit in the order of their partitions, and a message is delivered when it is sent.
 """
 
 from __future__ import annotations
@@ -23,11 +22,11 @@ from treadle.primitives.stores.store import Store
 
 T = TypeVar("T")
 DEADLINE = 60.0
-"""Seconds an operation may take; the engine's own default."""
+"""Limit of an operation, in seconds; the engine's default."""
 
 
 def together(parts: Sequence[Callable[[], T]], name: str) -> tuple[list[T], tuple[int, BaseException] | None]:
-    """What each part returns, all of them run at the same time; or also the first (part, error) raised by one."""
+    """Run all parts concurrently and return their results, and the first (part, error) if one raised."""
     room = _Room(len(parts), name)
     results: dict[int, T] = {}
     threads = [
@@ -43,12 +42,12 @@ def together(parts: Sequence[Callable[[], T]], name: str) -> tuple[list[T], tupl
 
 @dataclass
 class _Hall:
-    """A channel: who is there."""
+    """A channel and its members."""
 
     parties: int
     fan_out: int
     machines: dict[int, Any] = field(default_factory=dict)
-    """By rank."""
+    """State machines by rank."""
     epoch: int = 0
 
 
@@ -61,7 +60,7 @@ class _Gate:
 
 
 class _Room:
-    """What the members share; everything is done with its lock held."""
+    """The shared state of the members; all access needs its lock."""
 
     def __init__(self, size: int, name: str) -> None:
         self.size, self.name, self.present = size, name, size
@@ -88,7 +87,7 @@ class _Room:
                 self.changed.notify_all()
 
     def wait(self, title: str, poll: Callable[[], T | None], deadline: float) -> T:
-        """What `poll` says once it is not None. Raises MemberLost after a failure, DeadlinePassed."""
+        """Return the result of `poll` once it is not None. Raises MemberLost after a failure, DeadlinePassed."""
         with self.changed:
             while (found := poll()) is None:
                 if self.failed is not None:
@@ -100,7 +99,7 @@ class _Room:
             return found
 
     def convene(self, hall: _Hall) -> None:
-        """Everybody who is there learns of each other."""
+        """Deliver a new view to all members."""
         from treadle.primitives.channels.protocols.membership import Roster
         from treadle.primitives.coordinator.messages import Seat
 
@@ -111,7 +110,7 @@ class _Room:
             self.deliver(rank, hall.machines[rank].view(roster))
 
     def deliver(self, rank: int, sends: Iterable[Any]) -> None:
-        """Messages, and those that they lead to."""
+        """Deliver messages, and the messages that they cause."""
         todo = deque((rank, send) for send in sends)
         while todo:
             sender, (receiver, message) = todo.popleft()
@@ -126,7 +125,7 @@ class _Room:
 
 
 class _Member:
-    """What the collectives ask of a `primitives.channels.Member`."""
+    """The part of `primitives.channels.Member` that the collectives use."""
 
     def __init__(self, room: _Room, rank: int) -> None:
         from treadle.primitives.channels.io.payloads import Values
@@ -134,7 +133,7 @@ class _Member:
         self._room, self._rank = room, rank
         self._open: dict[str, Callable[[], None]] = {}
         self.leaves_by = math.inf
-        """When its channels need wait no longer for others at their end, seconds of `time.monotonic`."""
+        """When closing channels stop waiting for other members, in seconds of `time.monotonic`."""
         self.gang = Gang("", "reference", room.name, rank, room.size, DEADLINE)
         self.name = room.member(rank)
         self.values = Values(room.blocks, f"channels/{rank}", lambda: True)

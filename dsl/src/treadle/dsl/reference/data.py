@@ -22,9 +22,9 @@ class Partition:
     kind: Kind
     value: Any
     inputs: tuple[Partition, ...] = field(default=(), repr=False)
-    """Of a shuffle with several inputs: what came from each."""
+    """For a shuffle with several inputs: the records of each input."""
     split: FileSplit | None = field(default=None, repr=False, compare=False)
-    """Where it was read from, for the stage that reads files itself."""
+    """The source of the partition, for the stage that reads files itself."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,9 @@ class Dataset:
 
 
 def kind_of(value: Any) -> Kind | None:
-    """`array` or `table` for a value that is a partition by itself. Its library is loaded, or it is no such value."""
+    """Return `array` or `table` for a value that is a partition by itself, otherwise None. Such a value's library is
+    loaded.
+    """
     numpy, arrow = sys.modules.get("numpy"), sys.modules.get("pyarrow")
     if numpy is not None and isinstance(value, numpy.ndarray) and value.ndim:
         return "array"
@@ -43,13 +45,13 @@ def kind_of(value: Any) -> Kind | None:
 
 
 def as_partition(value: Any) -> Partition | None:
-    """An array, a table or a frame as the partition it is; None for any other value."""
+    """Return an array, a table or a frame as a partition; None for any other value."""
     found = tabular.as_partition(value)
     return None if found is None else Partition(*found)
 
 
 def records(partition: Partition) -> list[Any]:
-    """Rows of a table are dicts, of an array its elements."""
+    """Return the records: rows of a table as dicts, or the elements of an array."""
     return list(partition.value.to_pylist() if partition.kind == "table" else partition.value)
 
 
@@ -58,7 +60,7 @@ def count(partition: Partition) -> int:
 
 
 def take(partition: Partition, positions: Sequence[int]) -> Partition:
-    """The records at the positions, in that order."""
+    """Return the records at the positions, in that order."""
     if partition.kind == "objects":
         return Partition("objects", [partition.value[position] for position in positions])
     import numpy
@@ -68,7 +70,7 @@ def take(partition: Partition, positions: Sequence[int]) -> Partition:
 
 
 def gather(partitions: Sequence[Partition]) -> Partition:
-    """All records in order. Empty partitions may be of another kind; others may not: UsageError."""
+    """Return all records in order. Raises UsageError for different kinds, except of empty partitions."""
     from treadle.primitives.encoding.codec import concat
 
     full = [partition for partition in partitions if count(partition)] or list(partitions[:1])
@@ -82,7 +84,7 @@ def gather(partitions: Sequence[Partition]) -> Partition:
 
 
 def isolated(partition: Partition) -> Partition:
-    """As a function may have it: what it does to its input changes nothing for anyone else."""
+    """Return the partition for a function, whose changes to it must have no effect elsewhere."""
     if partition.kind == "table":
         return partition
     inputs = tuple(map(isolated, partition.inputs))
@@ -90,7 +92,7 @@ def isolated(partition: Partition) -> Partition:
 
 
 def isolated_value(value: Any) -> Any:
-    """Arrays read-only, also those in tuples, lists and dicts; anything else as a copy."""
+    """Return arrays as read-only, also inside tuples, lists and dicts; any other value as a copy."""
     kind = kind_of(value)
     if kind == "array":
         return read_only(value)
@@ -98,7 +100,7 @@ def isolated_value(value: Any) -> Any:
 
 
 class Values(Iterator[Any]):
-    """What `uses` of a reduce gets: an iterator of records that also gives whole partitions."""
+    """The argument `values` of a reduce's `uses`: an iterator of records that also gives whole partitions."""
 
     def __init__(self, partitions: Iterable[Partition]) -> None:
         self._left = iter(list(partitions))
@@ -108,5 +110,5 @@ class Values(Iterator[Any]):
         return next(self._records)
 
     def partitions(self) -> Iterator[Any]:
-        """The source partitions of which no record was taken yet, each as its list, table or array."""
+        """Return the source partitions from which no record was taken, each as its list, table or array."""
         return (partition.value for partition in self._left)

@@ -1,4 +1,4 @@
-"""Stages on demand: whoever needs a stage runs it, once in each iteration of the loops around it."""
+"""Runs stages on demand: once in each iteration of the loops around them, when another stage needs them."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ def run_reference(
     run_id: str = "reference",
     started: str = "1970-01-01T00:00:00Z",
 ) -> ReferenceResult:
-    """What the workflow means for these inputs.
+    """Return the result that the workflow has for these inputs, by definition.
 
-    `spec` is valid; `functions` gives the function behind a reference; relative URIs count from `base`. Raises
-    ReferenceFailure where a run would fail for its functions or data, UsageError for what has no exact meaning.
+    `spec` must be valid. `functions` returns the function of a reference. Relative URIs are resolved against `base`.
+    Raises ReferenceFailure where a run would fail because of its functions or data, and UsageError for features without
+    an exact meaning.
     """
     given = {name: inputs.get(name, declared.default) for name, declared in spec.inputs.items()}
     env = {"inputs": given, "run": {"id": run_id, "startTime": started}}
@@ -44,7 +45,7 @@ def run_reference(
 
 
 class Interpreter(Run):
-    """Whoever needs a stage runs it."""
+    """A run that executes stages on demand."""
 
     def run(self) -> ReferenceResult:
         frame = Frame()
@@ -70,7 +71,7 @@ class Interpreter(Run):
         return frame.done[name]
 
     def _is_skipped(self, node: Node, frame: Frame) -> bool:
-        """Data of a skipped stage is wanted, also by what is inside of a loop; or `when` is false."""
+        """Return whether data of a skipped stage is needed, also by a stage inside the loop, or `when` is false."""
         wanted = data_stages(node.stage)
         if isinstance(node.stage, LoopStage):
             wanted |= inner_stages(node.stage)[0]
@@ -114,7 +115,7 @@ class Interpreter(Run):
         return work.shuffle(node.stage)
 
     def _child(self, name: str, stage: WorkflowStage, frame: Frame) -> Done:
-        """A run of the other workflow: what it means alone, with these inputs, is what it means here."""
+        """Run the sub-workflow: it means the same here as alone, with these inputs."""
         assert isinstance(stage.uses, Spec), "files are read before anything runs"
         run = self.fixed_env["run"]
         try:
@@ -131,7 +132,7 @@ class Interpreter(Run):
 
 
 def encode(stage: Any, done: Done, path: str) -> list[bytes]:
-    """The output part of each partition."""
+    """Return the output part of each partition."""
     from treadle.primitives.formats import WriteOptions, encode_part
 
     output = stage.output

@@ -1,4 +1,4 @@
-"""`loop`."""
+"""Executes `loop`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .stages import dataset_of
 
 
 def run_loop(run: Run, node: Node, loop: LoopStage, frame: Frame) -> Done:
-    """The body, then `next`, then `until`, at most `maxIterations` times."""
+    """Run the body, then `next`, then `until`, at most `maxIterations` times."""
     states, scalars = read_state(run, loop.state, frame, frame.prefix + node.id)
     limit = _limit(run, loop, frame.prefix + node.id)
     for iteration in range(1, limit + 1):
@@ -44,7 +44,7 @@ def _limit(run: Run, loop: LoopStage, path: str) -> int:
 
 
 def read_state(run: Run, given: dict[str, Any], frame: Frame, path: str) -> tuple[dict[str, Dataset], dict[str, Any]]:
-    """`state` or `next` as (datasets, scalars), all read before any of them is set."""
+    """Return `state` or `next` as (datasets, scalars), all read before any is set."""
     references = dict(bare(given))
     try:
         states = {name: dataset_of(run, reference, frame) for name, reference in references.items()}

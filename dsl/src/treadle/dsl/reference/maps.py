@@ -1,4 +1,4 @@
-"""`map`."""
+"""Executes `map`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .data import Partition, as_partition, isolated, records
 
 
 def recut(partitions: list[Partition], max_items: int, max_bytes: int) -> list[Partition]:
-    """`batch`: every partition as consecutive chunks within the limits (0: none)."""
+    """Apply `batch`: cut every partition into consecutive chunks within the limits (0: no limit)."""
     return [
         Partition(partition.kind, chunk)
         for partition in partitions
@@ -50,7 +50,9 @@ class Mapper:
         self.tolerant = stage.tolerated_failures is not None
 
     def apply(self, partition: Partition, call: Call) -> Mapped:
-        """Raises what the function raises, unless the stage tolerates failures and this is the last attempt."""
+        """Map a partition. Raises the function's errors, unless the stage tolerates failures and this is the last
+        attempt.
+        """
         function = call.bind(self.function, self.arguments)
         partition = isolated(partition)
         each = self._per_record if self.stage.per == "record" else self._per_partition
@@ -84,7 +86,7 @@ class Mapper:
             return Mapped(Partition("objects", []), 1, [self._set_aside(error, call, None)])
 
     def _results(self, result: Any, call: Call) -> Iterator[Any]:
-        """The records that one call gives, all of them made before the first is used."""
+        """Return the records of one call, all computed before the first is used."""
         value = result.value if isinstance(result, Result) else result
         if not self.flat and isinstance(value, GeneratorType):
             raise UsageError("the function returned a generator", "Write `flat: true`, or annotate it `-> Iterator`.")
@@ -93,7 +95,7 @@ class Mapper:
         return iter(made)
 
     def _set_aside(self, error: Exception, call: Call, record: Any) -> dict[str, Any]:
-        """The failed item, or `error` again when it may not be tolerated (yet)."""
+        """Return the failed item, or raise `error` when it is not (yet) tolerated."""
         if not self.tolerant or isinstance(error, MemoryError) or not call.gives_up(error):
             raise error
         kind = type(error)
@@ -114,19 +116,19 @@ class Mapper:
 
 
 def _places(partition: Partition) -> Callable[[int | None], RecordPlace]:
-    """Position -> where that record stands."""
+    """Return a function from a position to the record's location."""
     return RecordPlace if partition.split is None else Locator(partition.split).place
 
 
 def _parsed(record: Any) -> Any:
-    """A record of a tolerant stage. Raises DataError for one that could not be read."""
+    """Return a record of a tolerant stage. Raises DataError for one that could not be parsed."""
     if isinstance(record, Unparsable):
         raise record.error
     return record
 
 
 def is_tolerated(stage: MapStage, entered: int, failed: int) -> bool:
-    """Whether so many of the records that entered may fail."""
+    """Return whether the stage tolerates `failed` of `entered` records."""
     if isinstance(stage.tolerated_failures, int):
         return failed <= stage.tolerated_failures
     share = Fraction(str(stage.tolerated_failures).rstrip("%"))

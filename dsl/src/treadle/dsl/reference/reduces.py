@@ -1,4 +1,4 @@
-"""`reduce`."""
+"""Executes `reduce`."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Reducer:
     arguments: dict[str, Any]
 
     def per_partition(self, partition: Partition, call: Call) -> list[Any]:
-        """One record, or none for a fold over nothing."""
+        """Return one record, or none for a fold without values."""
         partition = isolated(partition)
         if self.uses is not None:
             return [call.metrics.take(call.bind(self.uses, self.arguments)(Values([partition])))]
         return self._root(self._folded(records(partition)), call, self._finish(call))
 
     def per_all(self, partitions: Sequence[Partition], leaves: Sequence[Any], fan_in: int, call: Call) -> list[Any]:
-        """One record, or none for a fold over nothing; `leaves` are the folds of the non-empty partitions."""
+        """Return one record, or none for a fold without values; `leaves` are the folds of the non-empty partitions."""
         if self.uses is not None:
             values = Values(map(isolated, partitions))
             return [call.metrics.take(call.bind(self.uses, self.arguments)(values))]
@@ -46,11 +46,11 @@ class Reducer:
         return self._root(level[0] if level else NOTHING, call, self._finish(call))
 
     def leaf(self, partition: Partition, _call: Call) -> Any:
-        """The left fold of one partition of `per: all`."""
+        """Return the left fold of one partition of `per: all`."""
         return self._folded(records(isolated(partition)))
 
     def per_key(self, partition: Partition, grouping: Grouping, call: Call) -> list[tuple[Key, Any]]:
-        """(key, result) for each key."""
+        """Return (key, result) for each key."""
         partition = isolated(partition)
         if self.uses is not None:
             function = call.bind(self.uses, self.arguments)
@@ -65,11 +65,11 @@ class Reducer:
         return left_fold(self.combine, values)
 
     def _finish(self, call: Call) -> Function:
-        """`finish` with its arguments, one copy of them for the partition."""
+        """Return `finish` with its arguments, copied once for the partition."""
         return call.bind(self.finish, self.arguments) if self.finish else lambda found: found
 
     def _root(self, value: Any, call: Call, finish: Function) -> list[Any]:
-        """`initial` to the left, then `finish`."""
+        """Fold `initial` in from the left, then apply `finish`."""
         assert self.combine is not None
         if self.stage.has_initial:
             initial = isolated_value(self.stage.initial)
@@ -80,25 +80,25 @@ class Reducer:
 
 
 def at(call: Call, key: Key) -> Key:
-    """The key, which is from now on that of `context.record`."""
+    """Return the key, and set it as the key of `context.record`."""
     call.context.find_record = lambda: RecordPlace(key=key)
     return key
 
 
 @dataclass(frozen=True)
 class Grouping:
-    """How the shuffle before a `per: key` reduce brought keys together."""
+    """How the shuffle before a `per: key` reduce grouped the keys."""
 
     keys_of: KeysOf
     by_first: bool
     """`by: key`: the values are `record[1]`."""
     names: tuple[str, ...] = ()
-    """Of the inputs, when there are several: `uses` gets them apart."""
+    """Names of the inputs, when there are several: `uses` receives them separately."""
     sort: bool = False
 
 
 def group(partition: Partition, grouping: Grouping) -> dict[Any, tuple[Key, list[Any]]]:
-    """What makes keys one -> (first key, values), in the order of first occurrence."""
+    """Return {key identity: (first key, values)}, in the order of first occurrence."""
     groups: dict[Any, tuple[Key, list[Any]]] = {}
     for key, record in zip(grouping.keys_of(partition), records(partition), strict=True):
         _, values = groups.setdefault(identity(key), (key, []))
@@ -111,7 +111,7 @@ def single_groups(partition: Partition, grouping: Grouping) -> list[tuple[Key, V
 
 
 def joint_groups(partition: Partition, grouping: Grouping) -> list[tuple[Key, dict[str, Values]]]:
-    """(first key, {input: values}) for each key of any input."""
+    """Return (first key, {input: values}) for each key of any input."""
     apart = [group(one, grouping) for one in partition.inputs]
     first: dict[Any, Key] = {}
     for groups in apart:

@@ -1,4 +1,4 @@
-"""One run as its stages see it: the document, what is given, what has come of it so far."""
+"""The context of a run's stages: the document, its inputs, and the results so far."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .scopes import Done, Frame, LazyStages
 
 @dataclass
 class ReferenceResult:
-    """Everything a run makes. Stages inside a loop are named with their iteration, such as `lloyd[3].assign`."""
+    """All results of a run. Names of stages inside a loop include the iteration, such as `lloyd[3].assign`."""
 
     datasets: dict[str, list[Partition]] = field(default_factory=dict)
     metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -30,15 +30,17 @@ class ReferenceResult:
     outputs: dict[str, Any] = field(default_factory=dict)
     skipped: set[str] = field(default_factory=set)
     failed_items: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    """For each tolerant stage, in input order; `record` is the record itself, not the JSON of the listed file."""
+    """The failed items of each tolerant stage, in input order; `record` is the record itself, not its JSON."""
     written_parts: dict[str, list[bytes]] = field(default_factory=dict)
-    """Files of the stages with an `output`, one for each partition; of a stage in a loop the last iteration's."""
+    """The files of stages with an `output`, one for each partition; for a stage in a loop those of the last
+    iteration.
+    """
     children: dict[str, ReferenceResult] = field(default_factory=dict)
-    """What the workflows that its stages ran have made."""
+    """The results of sub-workflows, by stage."""
 
 
 class Run(ABC):
-    """What every stage of it may ask for."""
+    """The context that every stage uses."""
 
     def __init__(
         self,
@@ -56,16 +58,16 @@ class Run(ABC):
 
     @abstractmethod
     def stage(self, name: str, frame: Frame) -> Done | None:
-        """The stage as seen from `frame`: run now, if it was not yet. None: it is skipped."""
+        """Return the stage's result as seen from `frame`, and run it if necessary. None: it is skipped."""
 
-    # -- what expressions see
+    # -- the environment of expressions
 
     def fixed(self, value: Any) -> Any:
-        """A value known when the run is planned: templates over `inputs` and `run`."""
+        """Return a value known when the run is planned: templates over `inputs` and `run`."""
         return render(value, self.fixed_env)
 
     def number(self, value: int | str, least: int = 1) -> int:
-        """As `fixed`, of a whole number. Raises UsageError for anything else, or less."""
+        """As `fixed`, for a whole number. Raises UsageError for any other value, or a smaller one."""
         found = self.fixed(value)
         if isinstance(found, bool) or not isinstance(found, int) or found < least:
             raise UsageError(f"{value} gives {found!r}, and a whole number of at least {least} is needed here")
@@ -77,7 +79,7 @@ class Run(ABC):
         return {**self.fixed_env, "stages": stages, "state": frame.all_scalars()}
 
     def condition(self, text: str, env: Mapping[str, Any], path: str) -> bool:
-        """`when` or `until`. Raises ReferenceFailure unless it is true or false."""
+        """Evaluate `when` or `until`. Raises ReferenceFailure unless it is true or false."""
         try:
             verdict = evaluate(parse(text), env)
             if not isinstance(verdict, bool):

@@ -1,4 +1,4 @@
-"""What a place in the document sees: stages already done, states of loops, the names of expressions."""
+"""The names visible at a place of the document: finished stages, states of loops, roots of expressions."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from .data import Dataset
 
 @dataclass
 class Done:
-    """A stage that is over and was not skipped."""
+    """The result of a stage that was not skipped."""
 
     dataset: Dataset = field(default_factory=lambda: Dataset([]))
     metrics: dict[str, Any] = field(default_factory=dict)
     uri: str | None = None
-    """Of its output."""
+    """URI of its output."""
     broadcast: Any = None
     scalars: dict[str, Any] = field(default_factory=dict)
-    """A loop's state after it."""
+    """Final state of a loop."""
     states: dict[str, Dataset] = field(default_factory=dict)
     outputs: dict[str, Any] = field(default_factory=dict)
-    """Of a workflow that ran as a child."""
+    """Outputs of a sub-workflow."""
     value: Any = None
-    """Of a reduce with `per: all` that an expression asks for it."""
+    """The record of a reduce with `per: all`, if an expression reads it."""
 
     def env(self) -> dict[str, Any]:
-        """What expressions see."""
+        """Return the stage's names in expressions."""
         output = None if self.uri is None else {"uri": self.uri}
         return {
             "metrics": self.metrics,
@@ -53,7 +53,7 @@ class Frame:
     """None: skipped."""
 
     def at(self, loops: tuple[str, ...]) -> Frame:
-        """This frame or the one around it that stands inside exactly these loops."""
+        """Return this frame, or the enclosing one, whose loops are exactly these."""
         frame = self
         while frame.loops != loops:
             assert frame.outer is not None
@@ -61,12 +61,12 @@ class Frame:
         return frame
 
     def all_scalars(self) -> dict[str, Any]:
-        """The state of every loop around; of two with one name the inner one."""
+        """Return the state of all enclosing loops; for equal names that of the inner loop."""
         return {**(self.outer.all_scalars() if self.outer else {}), **self.scalars}
 
 
 class LazyStages(Mapping[str, Any]):
-    """The root `stages` of expressions: a stage runs when it is asked for. A skipped one is null."""
+    """The root `stages` of expressions: reading a stage runs it. A skipped stage is null."""
 
     def __init__(self, find: Callable[[str], Done | None], names: list[str]) -> None:
         self._find, self._names = find, names

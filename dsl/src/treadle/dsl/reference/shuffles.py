@@ -1,4 +1,4 @@
-"""`shuffle`, and the keys that `reduce` groups by."""
+"""Executes `shuffle`, and computes the keys that `reduce` groups by."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KeysOf = Callable[[Partition], list[Key]]
 
 
 def keys_by(by: str | list[str], load: Callable[[str], Callable[..., Any]]) -> KeysOf:
-    """What gives the key of every record of a partition, by the `by` of a shuffle."""
+    """Return a function from a partition to the keys of its records, for the `by` of a shuffle."""
     if isinstance(by, list):
         return lambda partition: _members(by, partition)
     if by == "key":
@@ -53,7 +53,7 @@ def _called(function: Callable[..., Any], partition: Partition) -> list[Key]:
 def sampled_boundaries(
     inputs: Sequence[Sequence[Partition]], keys_of: KeysOf, partitions: int, seed: int, stage: str
 ) -> list[Key]:
-    """Boundaries from a sample of each source partition."""
+    """Return boundaries from a sample of each source partition."""
     samples = []
     for source in inputs:
         for index, partition in enumerate(source):
@@ -70,7 +70,7 @@ def shuffle(
     boundaries: Any,
     combine: Callable[..., Any] | None,
 ) -> list[Partition]:
-    """The target partitions: records by (input, source partition, position), by key first with `sort`."""
+    """Return the target partitions: records by (input, source partition, position), with `sort` by key first."""
     checked = None if boundaries is None else check_boundaries(boundaries, partitions)
     scattered = [[_scatter(p, keys_of, partitions, checked, combine) for p in source] for source in inputs]
     result = []
@@ -89,7 +89,7 @@ def _scatter(
     boundaries: list[Key] | None,
     combine: Callable[..., Any] | None,
 ) -> list[Partition]:
-    """One piece for each target."""
+    """Return one piece for each target."""
     if combine is not None:
         partition = Partition("objects", fold_by_key(records(isolated(partition)), combine))
     wanted: list[list[int]] = [[] for _ in range(partitions)]
@@ -111,7 +111,7 @@ def _sorted(partition: Partition, keys_of: KeysOf) -> Partition:
 
 
 def _joined(apart: tuple[Partition, ...], keys_of: KeysOf | None) -> Partition:
-    """The inputs of one target as one partition, which remembers them apart when there are several."""
+    """Return the inputs of one target as one partition, which also keeps them separate when there are several."""
     if len(apart) == 1:
         return apart[0]
     if len({piece.kind for piece in apart if count(piece)}) > 1:
@@ -122,5 +122,5 @@ def _joined(apart: tuple[Partition, ...], keys_of: KeysOf | None) -> Partition:
 
 
 def as_one(partition: Partition) -> Partition:
-    """The partition, if its inputs are of one kind. Raises UsageError."""
+    """Return the partition if its inputs are of one kind; otherwise raises UsageError."""
     return gather(partition.inputs) if partition.value is None else partition

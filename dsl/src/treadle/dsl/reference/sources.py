@@ -1,4 +1,4 @@
-"""Inputs of stages as datasets."""
+"""Reads inputs of stages as datasets."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .run import Run
 
 
 def read_source(source: Source | Items | Range | EventRange, run: Run, *, tolerate: bool = False) -> list[Partition]:
-    """The partitions of a source; with `tolerate` lines that cannot be parsed are among the records.
+    """Return the partitions of a source; with `tolerate`, lines that cannot be parsed are among the records.
 
-    Raises UsageError, also for events: no broker is asked.
+    Raises UsageError, also for events: no broker is read.
     """
     if isinstance(source, EventRange):
         raise UsageError("the reference interpreter reads no events", "Give it the records as {items: [...]}.")
@@ -35,7 +35,7 @@ def read_source(source: Source | Items | Range | EventRange, run: Run, *, tolera
 
 
 def read_texts(source: Source, run: Run) -> list[Partition]:
-    """For `whole: true`: each partition as a list of one str."""
+    """Return each partition as a list of one str, for `whole: true`."""
     from treadle.primitives.formats import read_text
 
     return [Partition("objects", [read_text(split)], split=split) for split in _splits(source, run, False)]

@@ -1,4 +1,4 @@
-"""One working stage at its place: its inputs, its arguments, its partitions one after the other."""
+"""Executes one working stage in its frame: its inputs, its arguments, its partitions one after the other."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 def dataset_of(run: Run, reference: str, frame: Frame, *, tolerate: bool = False) -> Dataset:
-    """The dataset behind a bare reference; `tolerate` as of `read_source`.
+    """Return the dataset of a bare reference; `tolerate` as in `read_source`.
 
     Raises UsageError when its stage was skipped.
     """
@@ -65,7 +65,7 @@ def dataset_of(run: Run, reference: str, frame: Frame, *, tolerate: bool = False
 
 
 def source_input(run: Run, name: str) -> Source | Items | Range | EventRange:
-    """A workflow input of type dataset or list as a source."""
+    """Return a workflow input of type dataset or list as a source."""
     return source_of(run.fixed_env["inputs"][name])
 
 
@@ -76,7 +76,7 @@ class Work:
         self.run, self.node, self.frame = run, node, frame
         self.path = frame.prefix + node.id
 
-    # -- what it reads
+    # -- inputs
 
     def dataset(self, given: str | Source | Items | Range, *, tolerate: bool = False) -> Dataset:
         try:
@@ -88,11 +88,11 @@ class Work:
             raise ReferenceFailure(self.path, None, error) from error
 
     def number(self, given: int | str | None, default: int, least: int = 1) -> int:
-        """What is written, or the default."""
+        """Return the given number, or the default."""
         return default if given is None else self.once(lambda: self.run.number(given, least))
 
     def arguments(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """`with`, rendered: a broadcast's value, a secret's, or JSON."""
+        """Return `with`, rendered: the value of a broadcast or a secret, or JSON."""
         return {name: self._argument(value) for name, value in given.items()}
 
     def _argument(self, value: Any) -> Any:
@@ -112,10 +112,10 @@ class Work:
     def function(self, reference: str | None) -> Callable[..., Any] | None:
         return None if reference is None else self.run.functions(reference)
 
-    # -- how it is attempted
+    # -- attempts
 
     def policy(self, function: Callable[..., Any] | None) -> Policy:
-        """The stage's own `retry`, else that of `defaults`, else that of the function's decorator."""
+        """Return the stage's own `retry`, else that of `defaults`, else that of the function's decorator."""
         if not getattr(self.node.stage, "idempotent", True):
             return Policy(attempts=1)
         settings = {} if function is None else describe(function).settings
@@ -124,13 +124,13 @@ class Work:
         return Policy(retry.maximum_attempts, tuple(retry.non_retryable_error_types))
 
     def attempted(self, index: int, policy: Policy, metrics: Metrics, body: Callable[[Call], T]) -> T:
-        """`body` for partition `index`, tried as often as the policy allows; adds what it reports to `metrics`."""
+        """Run `body` for partition `index`, as often as the policy allows; adds its metrics to `metrics`."""
         value, reported = attempted(self._calls(index, policy, metrics), policy, body)
         metrics.add(reported.values)
         return value
 
     def _calls(self, index: int, policy: Policy, metrics: Metrics) -> Callable[[int], Call]:
-        """Attempt -> call of partition `index`."""
+        """Return a function from an attempt to the call of partition `index`."""
         checkpoint = Checkpoint()
 
         def make(attempt: int) -> Call:
@@ -144,7 +144,7 @@ class Work:
         return make
 
     def _gang(self, size: int, mapper: Mapper, policy: Policy, metrics: Metrics) -> list[Mapped]:
-        """All partitions at the same time; an attempt is one of all of them."""
+        """Run all partitions concurrently; an attempt covers all of them."""
         partitions = [as_one(partition) for partition in self._mapped_input(mapper.stage)]
         if len(partitions) != size:
             error = UsageError(f"the input has {len(partitions)} partitions, and `gang: {size}` needs exactly {size}")
@@ -157,7 +157,7 @@ class Work:
         )
 
     def once(self, body: Callable[[], T]) -> T:
-        """Whatever goes wrong is the stage's failure."""
+        """Run `body` once; any error fails the stage."""
         try:
             return body()
         except ReferenceFailure:
@@ -165,7 +165,7 @@ class Work:
         except Exception as error:
             raise ReferenceFailure(self.path, None, error) from error
 
-    # -- types of stages
+    # -- stage types
 
     def map(self, stage: MapStage) -> Done:
         mapper = Mapper(stage, self.run.functions(stage.uses), self.arguments(stage.with_))
@@ -222,7 +222,7 @@ class Work:
         return Done(Dataset(self.once(body)))
 
     def _boundaries(self, partitioner: RangePartitioner) -> Any:
-        """Given as a list or as the value of a broadcast; None: to be sampled."""
+        """Return the boundaries of a list or of a broadcast; None: sample them."""
         if not isinstance(partitioner.boundaries, str):
             return partitioner.boundaries
         done = self.run.stage(partitioner.boundaries, self.frame)
@@ -284,12 +284,12 @@ class Work:
 
 
 def _without_files(dataset: Dataset) -> Dataset:
-    """As a stage sees what another one left: that a barrier or a state was read from files does not show."""
+    """Hide the files behind a barrier or a state from the stage that reads it."""
     return Dataset([replace(partition, split=None) for partition in dataset.partitions])
 
 
 def _value(partitions: list[Partition], single: bool, limit: int) -> Any:
-    """What a broadcast of these partitions is worth. Raises UsageError beyond `limit` encoded bytes."""
+    """Return the value of a broadcast of these partitions. Raises UsageError beyond `limit` encoded bytes."""
     value = gather(partitions).value
     if single:
         if len(value) != 1:

@@ -1,1 +1,1 @@
-"""What can be known of a document before it runs."""
+"""Checks of a document before it runs."""

@@ -1,4 +1,4 @@
-"""`cache` on a stage whose result is not a function of its code, parameters and inputs alone."""
+"""Checks `cache` on stages whose results do not depend only on code, parameters and inputs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from .report import Report
 
 
 def check_caching(graph: Graph, report: Report) -> None:
-    """A stage that asks for it itself must be able to; what `defaults` say is for those that are."""
+    """Report stages whose own `cache` is impossible; a `cache` of `defaults` applies only to stages that
+    can have it.
+    """
     given = {name: getattr(node.stage, "cache", None) for name, node in graph.nodes.items()}
     usual = graph.spec.defaults.cache
     for path, cache in [(("defaults",), usual), *((node.path, given[name]) for name, node in graph.nodes.items())]:

@@ -1,4 +1,4 @@
-"""Cron expressions as Temporal's Schedules take them, read strictly, so that a slip is told with its place.
+"""Parses cron expressions as Temporal's Schedules accept them, strictly, with the position of each error.
 
 Five fields (minute, hour, day of month, month, day of week), each `*`, `n`, `a-b`, `*/n`, `a-b/n` or a list of these;
 months and weekdays also by name; or one of `@hourly @daily @midnight @weekly @monthly @yearly @annually`.
@@ -37,7 +37,7 @@ _FIELDS = (
 
 
 class CronError(ValueError):
-    """What is wrong with characters `start` to `stop`, and what to write."""
+    """An error in characters `start` to `stop`, with the remedy."""
 
     def __init__(self, message: str, start: int, stop: int, hint: str = "") -> None:
         super().__init__(message)
@@ -45,9 +45,9 @@ class CronError(ValueError):
 
 
 def parse_cron(text: str) -> tuple[frozenset[int], ...]:
-    """The allowed values of the five fields (day of the week: 0 and 7 are Sunday).
+    """Return the allowed values of the five fields (day of the week: 0 and 7 are Sunday).
 
-    Raises CronError, also for what can never come (30 February) and for days that are restricted twice.
+    Raises CronError, also for impossible dates (30 February) and for days that are restricted twice.
     """
     text = _ALIASES.get(text.strip(), text)
     fields = list(re.finditer(r"\S+", text))

@@ -1,4 +1,4 @@
-"""Expressions of a document: what each place may use, and of what type the result must be."""
+"""Checks the expressions of a document: the names that each place may use, and the type of the result."""
 
 from __future__ import annotations
 
@@ -36,36 +36,36 @@ _TRIGGER_HINT = "map it in the trigger's `with` to an input, and read `inputs.NA
 
 _NAME = r"\s*((?:inputs|run|stages|state|secrets)\.[A-Za-z0-9_.]+)\s*"
 _BRACES = re.compile(r"(?<!\$)\{\{" + _NAME + r"\}\}|\$\{" + _NAME + r"\}")
-"""What was perhaps meant to be an expression."""
+"""Text that was perhaps meant to be an expression."""
 _UNTRIGGERED = {
     "secrets": "secrets are no inputs: stages read them in their own `with`",
     "event": "a batch has many events: hand over all with `${{ trigger.events }}`; a schedule has none",
     "run": "the run does not exist yet: its stages can read `run`",
 }
-"""Root that a trigger cannot name -> what to do instead."""
+"""Maps a root that a trigger cannot name to the remedy."""
 
 
 @dataclass(frozen=True)
 class Site:
-    """A place of the document where an expression may stand."""
+    """A place of the document that may hold an expression."""
 
     path: Path
     roots: frozenset[str]
     """First words of paths that have a value here."""
     when: str
-    """Said of this place in messages, such as `when the run is planned`."""
+    """The time of evaluation, for messages, such as `when the run is planned`."""
     loops: tuple[str, ...] = ()
     whole_values: bool = False
-    """Whether `${{ stages.B }}` and `${{ secrets.S }}` may be the value: top level of `with`."""
+    """Whether the value may be `${{ stages.B }}` or `${{ secrets.S }}`: top level of `with`."""
     scope: Mapping[str, Any] | None = None
-    """In a trigger: all there is to name, with its types; no run is there yet."""
+    """In a trigger: all known names with their types; no run exists yet."""
 
     def below(self, *parts: str | int) -> Site:
         return replace(self, path=(*self.path, *parts))
 
 
 class Expressions:
-    """Checks of expressions over one graph; findings go to the report."""
+    """Checks the expressions of one graph, and adds findings to the report."""
 
     def __init__(self, graph: Graph, report: Report) -> None:
         self.graph = graph
@@ -74,7 +74,7 @@ class Expressions:
         self.used_secrets: set[str] = set()
 
     def condition(self, site: Site, text: str) -> None:
-        """`when` and `until`: an expression without delimiters that is true or false."""
+        """Check `when` or `until`: an expression without delimiters that is true or false."""
         if OPEN in text:
             bare = text.replace(OPEN, "").replace("}}", "").strip()
             name = site.path[-1]
@@ -83,7 +83,7 @@ class Expressions:
         self.scalar(site, text, {Type.BOOL}, "true or false")
 
     def scalar(self, site: Site, text: str, wanted: set[Type], words: str) -> None:
-        """An expression without delimiters that gives one of the wanted types."""
+        """Check an expression without delimiters that gives one of the wanted types."""
         try:
             expr = parse(text)
         except ExpressionError as error:
@@ -98,16 +98,18 @@ class Expressions:
             self.report.add("T304", site.path, message, _instead(text, found, wanted))
 
     def count(self, site: Site, value: object) -> None:
-        """A number or one whole expression that gives a whole number."""
+        """Check a number, or a single whole-value expression that gives a whole number."""
         if isinstance(value, str):
             self.typed(site, value, {Type.INT}, "a whole number")
 
     def uri(self, site: Site, text: str) -> None:
-        """Text with expressions in it."""
+        """Check text with embedded expressions."""
         self.typed(site, text, {Type.STRING}, "text", embedded=True)
 
     def value(self, site: Site, value: JsonValue) -> None:
-        """A JSON value with expressions anywhere in it; only the outermost text may be a broadcast or a secret."""
+        """Check a JSON value with expressions at any depth; only the outermost string may be a broadcast or
+        a secret.
+        """
         if isinstance(value, str):
             self.typed(site, value, None, "", embedded=True)
         inner = replace(site, whole_values=False)
@@ -119,7 +121,7 @@ class Expressions:
                 self.value(inner.below(index), item)
 
     def literal(self, path: Path, value: object, reason: str) -> None:
-        """A value in which `${{ }}` would not be evaluated."""
+        """Check a value in which `${{ }}` would not be evaluated."""
         if isinstance(value, str) and OPEN in value:
             self.report.add("T303", path, "an expression here would not be evaluated", reason)
         pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -127,7 +129,7 @@ class Expressions:
             self.literal((*path, key), item, reason)
 
     def typed(self, site: Site, text: str, wanted: set[Type] | None, words: str, *, embedded: bool = False) -> None:
-        """A template that gives one of the wanted types (None: any); `embedded`: text around it is allowed."""
+        """Check a template that gives one of the wanted types (None: any); `embedded`: text around it is allowed."""
         try:
             pieces = parse_template(text)
         except ExpressionError as error:
@@ -144,7 +146,7 @@ class Expressions:
                 self._embedded(replace(site, whole_values=False), text, piece)
 
     def _braces(self, site: Site, text: str) -> None:
-        """Braces of other languages, which make nothing of what stands in them."""
+        """Report braces of other template languages, which are not evaluated here."""
         for match in _BRACES.finditer(text):
             name = match[1] or match[2]
             self.used_inputs.add(name.removeprefix("inputs."))
@@ -157,7 +159,7 @@ class Expressions:
             self.report.add("T304", site.path, f"{a(found)} cannot stand inside a longer text")
 
     def _type(self, site: Site, text: str, expr: Expr) -> Type | None:
-        """The type of an expression; None when one of its names is already reported."""
+        """Return the type of an expression; None when one of its names has been reported."""
         known = site.scope or {}
         scope: dict[str, Any] = dict(known)
         for node, _ in walk(expr):
@@ -255,7 +257,7 @@ class Expressions:
         raise ReferenceProblem("T101", f"stages have no '{'.'.join(rest[1:])}'", hint)
 
     def type_of(self, site: Site) -> Type:
-        """Of the workflow's output at that place, as far as the document tells."""
+        """Return the type of the workflow's output at that place, as far as the document shows it."""
         value = self.graph.spec.outputs[str(site.path[-1])]
         if not isinstance(value, str):
             return _JSON_TYPES.get(type(value), Type.UNKNOWN)
@@ -268,7 +270,7 @@ class Expressions:
         return self._type(site, value, pieces[0]) or Type.UNKNOWN
 
     def _outputs(self, node: Node, rest: list[str]) -> Type:
-        """`stages.SUB.outputs.NAME`."""
+        """Check `stages.SUB.outputs.NAME`."""
         child = self.report.document.children.get(node.id)
         known = child.spec.outputs if child is not None and child.spec is not None and not child.problems else None
         if len(rest) != 2 or rest[0] != "outputs":
@@ -330,7 +332,7 @@ def _metric(node: Node, name: str) -> Type:
 
 
 def metrics_of(stage: Stage) -> dict[str, str]:
-    """Name -> how it is declared; a loop always has `iterations`."""
+    """Return metrics by name with their declared types; a loop always has `iterations`."""
     if isinstance(stage, LoopStage):
         return {"iterations": "integer"}
     return {**stage.metrics} if isinstance(stage, (MapStage, ReduceStage)) else {}

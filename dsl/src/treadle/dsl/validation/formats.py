@@ -1,4 +1,4 @@
-"""File formats: options that belong to another format, and records a format cannot hold."""
+"""Checks file formats: options of another format, and records that a format cannot hold."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REFUSED: Mapping[str, Mapping[Kind, str]] = {
     "fixed": {"table": "use parquet, or return bytes or arrays of uint8"},
     "text": {"table": "use csv or parquet, or return texts"},
 }
-"""Format -> kinds whose records it never takes -> what to do instead."""
+"""Maps a format to the kinds of records that it refuses, with the alternative."""
 _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "record_bytes": ("fixed",),
     "header": ("csv",),
@@ -29,11 +29,11 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "table": ("text",),
     "columns": ("csv", "parquet"),
 }
-"""Option -> formats that have it."""
+"""Maps an option to the formats that have it."""
 
 
 def check_source(report: Report, path: Path, source: Source) -> None:
-    """Options of a source fit its format."""
+    """Check that the options of a source fit its format."""
     if source.format == "fixed" and source.record_bytes is None:
         hint = "write the bytes of one record: `recordBytes: 100`"
         report.add("T211", path, "the format fixed needs `recordBytes`", hint)
@@ -50,7 +50,7 @@ def _check_options(report: Report, path: Path, given: Source | Output) -> None:
 
 
 def check_files(kinds: Kinds, report: Report, node: Node) -> None:
-    """Sources and output of a stage."""
+    """Check the sources and output of a stage."""
     for below, item in inputs_of(node.stage):
         if isinstance(item, Source):
             check_source(report, (*node.path, *below), item)
@@ -77,7 +77,7 @@ def _check_output(kinds: Kinds, report: Report, node: Node, output: Output) -> N
 
 
 def check_places(graph: Graph, report: Report) -> None:
-    """No two stages write to one place."""
+    """Check that no two stages write to the same place."""
     taken: dict[str, str] = {}
     for node in graph.nodes.values():
         for key in ("output", "failed_items"):

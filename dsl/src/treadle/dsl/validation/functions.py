@@ -1,7 +1,7 @@
-"""Whether the functions a document names can be imported and called the way their stages call them.
+"""Checks that the named functions can be imported, and called as their stages call them.
 
-Modules are imported in this process with the document's folder first on the path; what came from there is forgotten
-afterwards, so that two documents may each have a `tasks.py`.
+Modules are imported in this process, with the document's folder first on the path. Modules from that folder are
+unloaded afterwards, so that two documents may each have a `tasks.py`.
 """
 
 from __future__ import annotations
@@ -27,26 +27,27 @@ from ..model import MapStage, ReduceStage, ShuffleStage
 from .report import Report
 
 _LIBRARIES = frozenset({"msgspec", "numpy", "pyarrow", "pydantic", "temporalio", "treadle", "typer", "yaml"})
-"""Modules that are loaded before those of a project, here or in workers."""
+"""Modules that are loaded before the modules of a project, here or in workers."""
 
 
 @dataclass(frozen=True)
 class _Use:
-    """One place that names a function, and the call it stands for."""
+    """A place that names a function, and the call that its stage makes."""
 
     path: Path
     function: str
     positional: tuple[str, ...]
     keywords: tuple[str, ...] = ()
     context: bool = False
-    """Whether `context=` is given to a function that asks for it."""
+    """Whether `context=` is passed to a function that has this parameter."""
     flat: bool | None = None
     is_map: bool = False
 
 
 def check_functions(document: Document, search_path: Sequence[FilePath]) -> list[Diagnostic]:
-    """Findings about every named function, those of sub-workflows too; none for functions taken by value, or when the
-    document did not load."""
+    """Return findings about every named function, including those of sub-workflows. Skips functions taken by value, and
+    documents that did not load.
+    """
     if document.spec is None:
         return []
     report = Report(document)
@@ -61,7 +62,7 @@ def check_functions(document: Document, search_path: Sequence[FilePath]) -> list
 
 
 def _is_shadowed(report: Report, use: _Use, folders: Sequence[FilePath]) -> bool:
-    """Whether another module is loaded already wherever this one is asked for."""
+    """Report a project module that another module of the same name hides wherever it is imported."""
     top = use.function.partition(":")[0].partition(".")[0]
     if top not in sys.stdlib_module_names and top not in _LIBRARIES:
         return False
@@ -139,7 +140,7 @@ def _not_loaded(use: _Use, cause: BaseException | None) -> tuple[str, Path, str,
 def _check_call(report: Report, use: _Use, function: Callable[..., Any]) -> None:
     try:
         signature = inspect.signature(function)
-    except (TypeError, ValueError):  # some built-in functions do not tell
+    except (TypeError, ValueError):  # some built-in functions have no signature
         return
     names = list(signature.parameters)
     keywords = [*use.keywords, *(["context"] if use.context and "context" in names else [])]
@@ -171,7 +172,7 @@ def _check_flat(report: Report, use: _Use, function: Callable[..., Any], info: F
 
 
 def _single(function: Callable[..., Any]) -> str:
-    """The name of the return annotation when no value of it can be records; else nothing."""
+    """Return the name of the return annotation when its values cannot be iterables of records; otherwise ""."""
     try:
         annotation: Any = inspect.signature(function).return_annotation
     except (TypeError, ValueError):
@@ -185,7 +186,7 @@ def _single(function: Callable[..., Any]) -> str:
 
 @contextmanager
 def _importing(folders: Sequence[FilePath], modules: set[str]) -> Iterator[None]:
-    """The folders first on the path; afterwards the path and the modules of before. Prints go to stderr."""
+    """Put the folders first on the path, and restore the path and the modules afterwards. Prints go to stderr."""
     roots = [str(folder.resolve()) for folder in folders]
     tops = {module.partition(".")[0] for module in modules if _is_local(roots, module.partition(".")[0])}
     hidden = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in tops}

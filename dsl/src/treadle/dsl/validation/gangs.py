@@ -1,4 +1,4 @@
-"""`gang`: exactly so many partitions, run together or not at all."""
+"""Checks `gang`: exactly this many partitions, run together or not at all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .report import Report
 
 
 def check_gangs(graph: Graph, report: Report) -> None:
-    """What a document alone shows; the rest is refused by the plan, or when the data is there."""
+    """Check each gang as far as the document shows; the planner, or the data at run time, shows the rest."""
     gangs = [(node, one, one.gang) for node in graph.nodes.values() if isinstance(one := node.stage, MapStage)]
     widths = _widths(graph) if any(gang for *_, gang in gangs) else {}
     for node, stage, gang in gangs:
@@ -46,7 +46,7 @@ def _check_failures(report: Report, node: Node, stage: MapStage) -> None:
 
 
 def check_quorum_of_gang(report: Report, barrier: Node, source: Node) -> None:
-    """A barrier with a quorum below 100 % over `source`."""
+    """Check a barrier with a quorum below 100 % over `source`."""
     if isinstance(source.stage, MapStage) and source.stage.gang is not None:
         message = f"'{source.id}' is a gang, whose partitions are committed together or not at all"
         report.add("T215", (*barrier.path, "quorum"), message, "remove `quorum`", key=True)
@@ -71,11 +71,11 @@ def _check_concurrency(graph: Graph, report: Report, node: Node, stage: MapStage
         report.add("T221", path, message, f"write `maxConcurrency: {gang}` or more on '{node.id}', or remove it")
 
 
-# -- how many partitions a stage gives, where the document says it; None: files, data or a state decide ----------
+# -- number of partitions of a stage, where the document defines it; None: files, data or a state decide ----------
 
 
 def _widths(graph: Graph) -> dict[str, int | None]:
-    """By stage; those that are not there yet when they are asked for stand in a circle."""
+    """Return the number of partitions by stage; a stage is missing at its first use only in a cycle."""
     reads = {name: [one for _, one in references_of(node.stage)] for name, node in graph.nodes.items()}
     found: dict[str, int | None] = {}
     for name in needs_first({name: list(filter(None, map(stage_name, given))) for name, given in reads.items()}):

@@ -1,4 +1,4 @@
-"""Inputs: declarations that hold together, and values given for them when a run is submitted."""
+"""Checks inputs: their declarations, and the values given for them when a run is submitted."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ENDINGS = {".txt": "text", ".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"
 
 
 class InputError(Exception):
-    """A value an input does not accept; `args[0]` says why, `hint` what to write."""
+    """A value that an input does not accept; `args[0]` is the reason, `hint` the remedy."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -44,7 +44,7 @@ class InputError(Exception):
 
 
 def check_inputs(spec: Spec, report: Report) -> None:
-    """Defaults, bounds and choices of every declared input."""
+    """Check defaults, bounds and choices of every declared input."""
     for name, declared in spec.inputs.items():
         _check_bounds(report, ("inputs", name), declared)
         _check_enum(report, ("inputs", name), declared)
@@ -110,7 +110,7 @@ def _is(kind: str, value: object) -> bool:
 
 
 def accept(declared: Input, value: JsonValue) -> JsonValue:
-    """The value as the run keeps it; raises InputError when the input does not accept it."""
+    """Return the value as the run stores it. Raises InputError when the input does not accept it."""
     if declared.type == "dataset":
         return _dataset(value)
     if declared.type == "integer" and isinstance(value, float) and value.is_integer():
@@ -156,7 +156,7 @@ def _dataset(value: JsonValue) -> JsonValue:
 
 
 def source_of(value: JsonValue) -> Source | Items | Range | EventRange:
-    """The resolved value of a dataset or list input as what a stage reads."""
+    """Return the resolved value of a dataset or list input as the source of a stage."""
     return _DATASET.validate_python(
         {"items": value} if isinstance(value, list) else value, by_alias=True, by_name=False
     )
@@ -166,9 +166,9 @@ def source_of(value: JsonValue) -> Source | Items | Range | EventRange:
 
 
 def resolve_inputs(spec: Spec, given: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """A value for every declared input: given, default, or None for an optional one without a default.
+    """Return a value for every declared input: given, default, or None for an optional input without a default.
 
-    A text given for an input of another type (`-i k=8`) is read as that type. Raises InvalidInputs.
+    A string for an input of another type (`-i k=8`) is parsed as that type. Raises InvalidInputs.
     """
     unknown = [
         Diagnostic("T501", *undeclared(name, spec.inputs), "inputs", path=("inputs", name))
@@ -182,8 +182,9 @@ def resolve_inputs(spec: Spec, given: Mapping[str, JsonValue]) -> dict[str, Json
 def resolved(
     spec: Spec, given: Mapping[str, JsonValue], required: str, problems: Iterable[Diagnostic] = ()
 ) -> dict[str, JsonValue]:
-    """As `resolve_inputs`, but no text is read as another type. `required`: what to do about an input without a value,
-    whose name stands at `{}`; `problems`: what is wrong already."""
+    """As `resolve_inputs`, but no string is parsed as another type. `required`: the remedy for an input without a
+    value, with `{}` for its name; `problems`: earlier findings. Raises InvalidInputs.
+    """
     found, values = list(problems), dict[str, JsonValue]()
     for name, declared in spec.inputs.items():
         if declared.required and name not in given:
@@ -210,16 +211,16 @@ class InvalidInputs(UsageError):
 
 
 def undeclared(name: str, inputs: Mapping[str, Input]) -> tuple[str, str]:
-    """(message, hint) about an input that the workflow does not have (T501)."""
+    """Return (message, hint) for an input that the workflow does not declare (T501)."""
     return f"the workflow has no input '{name}'", did_you_mean(name, inputs) or f"declared: {one_of(inputs)}"
 
 
 def read_as(declared: Input, value: JsonValue) -> JsonValue:
-    """A text from a command line as the declared type: YAML 1.2 scalars, JSON for lists and datasets."""
+    """Parse a string from a command line as the declared type: YAML 1.2 scalars, JSON for lists and datasets."""
     if not isinstance(value, str) or declared.type in ("string", "uri"):
         return value
     if re.fullmatch(r"[-+]?[0-9]{20,1000}", value):
-        return int(value)  # which a document could not say, and `accept` refuses
+        return int(value)  # YAML would refuse it here; `accept` gives the better error
     loaded = load_yaml(value)
     if loaded.problems or isinstance(loaded.data, str):
         return value

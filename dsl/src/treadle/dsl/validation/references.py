@@ -1,4 +1,4 @@
-"""Ids, references and order: every name leads somewhere, is visible, and nothing waits for itself."""
+"""Checks ids, references and order: every name resolves, is visible, and no stage waits for itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .report import Report
 
 
 def check_ids(graph: Graph, report: Report) -> None:
-    """Ids are unique across nesting, and none is a word of the reference language."""
+    """Check that ids are unique across nesting, and not reserved."""
     for node in graph.repeated:
         first = report.document.span(graph.nodes[node.id].path, key=True)
         where = f" (line {first.line})" if first.line else ""
@@ -36,7 +36,7 @@ def check_ids(graph: Graph, report: Report) -> None:
 
 
 def check_references(graph: Graph, report: Report) -> None:
-    """Every bare reference leads to data (or, for boundaries, to a broadcast)."""
+    """Check that every bare reference leads to data (or, for boundaries, to a broadcast)."""
     for node in graph.nodes.values():
         for path, reference, loops in all_references(node):
             _check_data(graph, report, path, reference, loops)
@@ -56,7 +56,7 @@ def _check_data(graph: Graph, report: Report, path: Path, reference: str, loops:
 
 
 def _or_text(path: Path, reference: str) -> str:
-    """A state that was perhaps meant to be a text, since a bare word names a stage."""
+    """Return the hint for a state that was perhaps meant to be a string, since a bare word names a stage."""
     if path[-2] in ("state", "next") and "." not in reference:
         return f"name a stage, or write the text as \"${{{{ '{reference}' }}}}\""
     return ""
@@ -106,7 +106,7 @@ def _check_needs(graph: Graph, report: Report, node: Node) -> None:
 
 
 def check_loops(graph: Graph, report: Report) -> None:
-    """`next` gives states the loop has, each of its own sort."""
+    """Check that `next` sets only states of the loop, each to a dataset or a value as before."""
     for node in graph.nodes.values():
         if not isinstance(node.stage, LoopStage):
             continue
@@ -126,7 +126,7 @@ def check_loops(graph: Graph, report: Report) -> None:
 
 @dataclass(frozen=True)
 class Edge:
-    """`source` must be over before `consumer` starts; `path` is where the document says so."""
+    """`source` must end before `consumer` starts; `path` is the place in the document."""
 
     source: str
     consumer: str
@@ -134,7 +134,7 @@ class Edge:
 
 
 def edges(graph: Graph) -> Iterator[Edge]:
-    """What must be over before what, between stages that stand side by side; names that lead nowhere are left out."""
+    """Yield the edges between sibling stages; unresolved names are left out."""
     for node in graph.nodes.values():
         for path, target in _sources(graph, node):
             pair = graph.sibling(node, target)
@@ -173,7 +173,7 @@ def _values(
 
 
 def check_cycles(graph: Graph, report: Report) -> None:
-    """Every circle of waiting once, with its stages in order."""
+    """Report every cycle of waiting once, with its stages in order."""
     waits: dict[str, dict[str, Path]] = {}
     for edge in edges(graph):
         waits.setdefault(edge.consumer, {}).setdefault(edge.source, edge.path)
@@ -188,7 +188,7 @@ def check_cycles(graph: Graph, report: Report) -> None:
 
 
 def _cycle_from(start: str, waits: dict[str, dict[str, Path]], done: set[str]) -> list[str]:
-    """Depth first, without recursion; names in `done` lie on no circle that is not yet told."""
+    """Depth first, without recursion; names in `done` are on no unreported cycle."""
     trail: list[str] = []
     stack = [(start, False)]
     while stack:

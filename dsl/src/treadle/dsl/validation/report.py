@@ -1,4 +1,4 @@
-"""Where the checks put what they find."""
+"""Collects the findings of the checks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..expressions import ExpressionError
 
 @dataclass
 class Report:
-    """Findings about one document, positioned as they come. Those that no list would show are only counted."""
+    """Findings about one document, positioned when they are added. Findings beyond the limit are only counted."""
 
     document: Document
     found: list[Diagnostic] = field(default_factory=list)
@@ -20,12 +20,12 @@ class Report:
     _more: int = 0
 
     def add(self, code: str, path: Path, message: str, hint: Hint = "", *, key: bool = False) -> None:
-        """A finding about the value at `path`, or about its key."""
+        """Add a finding about the value at `path`, or about its key."""
         if self._has_room(code):
             self._put(code, message, hint, self.document.span(path, key=key), path)
 
     def inside(self, code: str, path: Path, text: str, at: tuple[int, int], message: str, hint: Hint = "") -> None:
-        """A finding about the characters `at` of the string at `path`."""
+        """Add a finding about the characters `at` of the string at `path`."""
         if self._has_room(code):
             self._put(code, message, hint, self.document.within(path, text, *at), path)
 
@@ -36,7 +36,7 @@ class Report:
         self.inside(code, path, text, (error.offset, end), error.message, error.hint)
 
     def listed(self) -> list[Diagnostic]:
-        """The findings in the order of the text."""
+        """Return the findings in the order of the text."""
         return listed(self.found, self._more)
 
     def _has_room(self, code: str) -> bool:

@@ -1,4 +1,4 @@
-"""Keys of a stage that must come together, exclude each other, or would have no effect."""
+"""Checks the keys of a stage that need or exclude each other, or have no effect."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from .gangs import check_quorum_of_gang
 from .report import Report
 
 MAX_INPUTS = 200
-"""Of one shuffle: each becomes a segment that knows all the others."""
+"""Limit of inputs of one shuffle: each becomes a segment that depends on all the others."""
 
 
 def check_stage(graph: Graph, kinds: Kinds, report: Report, node: Node) -> None:
-    """Everything about one stage that needs no expression."""
+    """Check everything about one stage except its expressions."""
     match node.stage:
         case MapStage():
             _check_map(graph, report, node, node.stage)
@@ -52,7 +52,7 @@ def check_stage(graph: Graph, kinds: Kinds, report: Report, node: Node) -> None:
 
 
 def check_quorums(graph: Graph, report: Report) -> None:
-    """What a barrier lets go in part, no other stage reads."""
+    """Check that no other stage reads the source of a barrier with a partial quorum."""
     partial = [node for node in graph.nodes.values() if _is_partial(node.stage)]
     readers: dict[str, list[str]] = {}
     for other in graph.nodes.values() if partial else ():
@@ -77,7 +77,7 @@ def _refuse_reader(report: Report, barrier: Node, reader: str) -> None:
 
 
 def check_settings(report: Report, path: tuple[str | int, ...], settings: Settings) -> None:
-    """Bounds of settings, of `defaults` or of a stage."""
+    """Check the bounds of settings, of `defaults` or of a stage."""
     for name in ("timeout", "deadline"):
         if getattr(settings, name) == 0:
             report.add("T015", (*path, name), f"'{name}' must be more than nothing")
@@ -201,7 +201,7 @@ def _check_shuffle(kinds: Kinds, report: Report, node: Node, stage: ShuffleStage
 
 
 def _check_pairs(report: Report, node: Node, stage: ShuffleStage) -> None:
-    """Sources that can never give pairs."""
+    """Report sources whose records can never be pairs."""
     for below, item in inputs_of(stage):
         lines = isinstance(item, Source) and item.format == "text" and not item.table
         if stage.by == "key" and (lines or isinstance(item, Range)):

@@ -1,4 +1,4 @@
-"""What a stage hands to the workflow that it runs: the names and types of that workflow's inputs."""
+"""Checks the values that a stage passes to its sub-workflow: names and types of the inputs."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _WANTED: Mapping[str, set[Type]] = {
     "number": _NUMBER,
     "list": {Type.LIST},
 }
-"""Only the run can tell a metric that is whole from one that is not."""
+"""Accepted types of values by input type. Only the run shows whether a metric is a whole number."""
 
 
 def check_subworkflow(expressions: Expressions, node: Node, stage: WorkflowStage) -> None:
-    """That it may stand here, that its inputs get what they need, and that nothing else is given."""
+    """Check that the stage is not in a loop, gives every required input a value, and gives no undeclared one."""
     report = expressions.report
     if node.loops:
         hint = f"run it before or after '{node.loops[-1]}', or put its stages into the loop"
@@ -70,7 +70,9 @@ def _check_value(expressions: Expressions, site: Site, declared: Mapping[str, In
 
 
 def _is_dataset(expressions: Expressions, value: JsonValue, wanted: Input | None) -> bool:
-    """Whether a dataset that the run was given is handed on: `${{ inputs.NAME }}`, to an input of that type."""
+    """Return whether the value passes on a dataset input of the run: `${{ inputs.NAME }}`, for an input of
+    that type.
+    """
     try:
         expr = whole(value) if isinstance(value, str) else None
     except ExpressionError:
@@ -91,9 +93,9 @@ def _check_literal(expressions: Expressions, path: Path, wanted: Input, value: J
 
 
 def given_inputs(spec: Spec, values: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """A value for every input of a sub-workflow; null counts as not given. Raises InvalidInputs.
+    """Return a value for every input of a sub-workflow; null counts as absent. Raises InvalidInputs.
 
-    Unlike what a person writes on a command line, a text is never read as a number.
+    Unlike values on a command line, a string is never parsed as a number.
     """
     given = {name: value for name, value in values.items() if value is not None}
     return resolved(spec, given, "the stage gives null: ask with has(...) before")

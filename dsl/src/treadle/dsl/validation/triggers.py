@@ -1,4 +1,4 @@
-"""Triggers: times that exist, topics, settings that go together, and inputs that get values of their type."""
+"""Checks triggers: times, topics, settings that exclude each other, and the types of inputs."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ _STORES = ("s3", "gs", "az", "file")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 """https://github.com/apache/kafka/blob/4.0.0/clients/src/main/java/org/apache/kafka/common/internals/Topic.java"""
 _LEAST_CATCHUP = 10.0
-"""Seconds; Temporal takes no less. https://docs.temporal.io/schedule#catchup-window"""
+"""Seconds; the least that Temporal accepts. https://docs.temporal.io/schedule#catchup-window"""
 
 
 def check_triggers(spec: Spec, expressions: Expressions, report: Report) -> None:
-    """All triggers of a document."""
+    """Check all triggers of a document."""
     for name, trigger in spec.triggers.items():
         path: Path = ("triggers", name)
         match trigger:
@@ -64,7 +64,7 @@ def check_triggers(spec: Spec, expressions: Expressions, report: Report) -> None
         _check_with(spec, expressions, report, path, trigger)
 
 
-# -- each kind ---------------------------------------------------------------------------------------------------
+# -- each type ---------------------------------------------------------------------------------------------------
 
 
 def _check_schedule(report: Report, path: Path, trigger: ScheduleTrigger) -> None:
@@ -99,7 +99,7 @@ def _check_zone(report: Report, path: Path, name: str) -> None:
 
     try:
         ZoneInfo(name)
-    except (OSError, ValueError, KeyError):  # a folder, a path out of the database, no such zone
+    except (OSError, ValueError, KeyError):  # a folder, a path outside the database, or an unknown zone
         hint = did_you_mean(name, available_timezones()) or "write it as in the IANA database: Europe/Paris, UTC"
         report.add("T703", path, f"there is no timezone '{name}'", hint)
 
@@ -186,7 +186,7 @@ def _check_webhook(expressions: Expressions, report: Report, path: Path, trigger
         report.add("T604", path, message, "name one that callers sign with: `secret: NAME`", key=True)
 
 
-# -- what events must be -----------------------------------------------------------------------------------------
+# -- events -----------------------------------------------------------------------------------------
 
 
 def _check_events(expressions: Expressions, report: Report, path: Path, trigger: EventTrigger) -> None:
@@ -201,7 +201,7 @@ _WHEN = "when an event arrives"
 
 
 def _scope(trigger: Trigger | EventTrigger) -> Mapping[str, Any]:
-    """What expressions of a trigger can name, with types."""
+    """Return the names that expressions of a trigger can use, with types."""
     about = {"name": Type.STRING, "time": dict(MOMENT)}
     if isinstance(trigger, ScheduleTrigger):
         return {"trigger": about}
@@ -235,7 +235,7 @@ def _check_schema(report: Report, path: Path, schema: Mapping[str, Any]) -> None
 
 
 def _outward(schema: Any, path: Path = ()) -> list[tuple[Path, str]]:
-    """`$ref`s that leave the schema."""
+    """Return the `$ref`s that leave the schema."""
     pairs: Any = schema.items() if isinstance(schema, dict) else enumerate(schema) if isinstance(schema, list) else ()
     found: list[tuple[Path, str]] = []
     for key, value in pairs:
@@ -286,7 +286,7 @@ def _check_value(
 
 
 def _with_scope(trigger: Trigger) -> Mapping[str, Any]:
-    """A batch has no single event, so only what all of them share has a value in `with`."""
+    """Return the names that `with` can use; a batch has no single event, so only `trigger`."""
     scope = _scope(trigger)
     batched = isinstance(trigger, KafkaTrigger) and trigger.batch is not None
     return {"trigger": scope["trigger"]} if batched else scope
@@ -317,7 +317,7 @@ def _uses_events(trigger: KafkaTrigger) -> bool:
 
 
 def _only_expression(value: JsonValue) -> Expr | None:
-    """The expression of a value that is nothing else."""
+    """Return the expression of a whole-value template; None for any other value."""
     try:
         return whole(value) if isinstance(value, str) else None
     except ExpressionError:
@@ -325,7 +325,7 @@ def _only_expression(value: JsonValue) -> Expr | None:
 
 
 def _sample(value: JsonValue) -> JsonValue:
-    """The value with some text wherever an expression stands."""
+    """Return the value with placeholder text for each expression."""
     if isinstance(value, str):
         if OPEN not in value:
             return value
@@ -336,7 +336,7 @@ def _sample(value: JsonValue) -> JsonValue:
 
 
 def _unknowable(value: JsonValue, key: str | int = "") -> bool:
-    """Whether an expression stands for what need not be text: then only the start shows whether it fits."""
+    """Return whether an expression gives a value that need not be text: only the start of a run can check it."""
     if isinstance(value, dict):
         return any(_unknowable(item, name) for name, item in value.items())
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Everything that can be known of a document before it runs, at the place where it is written."""
+"""Runs all checks of a document before it runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ from .triggers import check_triggers
 
 
 def validate(document: Document) -> list[Diagnostic]:
-    """All findings, in the order of the text, then those in sub-workflows; what stops one from loading comes alone."""
+    """Return all findings, in the order of the text, then those in sub-workflows; only load errors if it
+    did not load.
+    """
     if document.spec is None:
         return listed(document.problems)
     report = Report(document, list(document.problems))
@@ -63,7 +65,7 @@ def validate(document: Document) -> list[Diagnostic]:
     return list(dict.fromkeys([*report.listed(), *below]))
 
 
-# -- expressions, place by place ---------------------------------------------------------------------------------
+# -- expressions ---------------------------------------------------------------------------------
 
 
 def _check_expressions(graph: Graph, expressions: Expressions) -> None:
@@ -145,7 +147,7 @@ def _loop(expressions: Expressions, node: Node, stage: LoopStage) -> None:
                 expressions.value(site.below(key, name), value)
 
 
-# -- what nothing uses -------------------------------------------------------------------------------------------
+# -- unused names -------------------------------------------------------------------------------------------
 
 
 def _check_unused(graph: Graph, report: Report, expressions: Expressions) -> None:
