@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def spawn(work: Coroutine[Any, Any, T], *, name: str | None = None) -> asyncio.Task[T]:
-    """A task of the running loop that enters `work` even when it is cancelled at once.
+    """Start a task in the running loop that enters `work` even when it is cancelled at once.
 
     Keep a reference to it: the loop holds tasks weakly. Raises RuntimeError when no loop runs in this thread.
     """

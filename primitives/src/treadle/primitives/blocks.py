@@ -31,8 +31,9 @@ _REMEMBERED = 100_000
 _ASKED = 64
 """Number of hosts to ask at the same time."""
 Durability = Literal["", "task", "segment"]
-"""The durabilities: nothing survives the loss of a host, every committed task does, every closed segment does. The
-caller copies closed segments with `copy_to_store`."""
+"""What survives the loss of a host: no block (""), the block of every committed task, or the blocks of every closed
+segment. The caller copies closed segments with `copy_to_store`.
+"""
 
 
 class Peers(Protocol):
@@ -90,12 +91,12 @@ class Blocks:
         write: Callable[[str, Sequence[Buffer]], None] | None = None,
         checksums: bool = True,
     ) -> BlockRef:
-        """Encode the parts as one block and put it; `name` is `<segment>/<partition>.<attempt>`, a nonce is added.
+        """Encode the parts as one block and put it. `name` is `<segment>/<partition>.<attempt>`; a nonce is added.
 
-        A block within `inline_limit` bytes stays in its reference. A block meant for the host goes to the store if the
-        host folder is missing or shared memory is full. With durability `task` the block goes to both; with `segment`
-        it gets what `copy_to_store` needs. `write` puts the block on the host, as `HostFolder.put` does. Raises
-        DataError (see `encode`) and StoreError.
+        A block of at most `inline_limit` bytes stays in its reference. A block for the host goes to the store if the
+        host folder is missing or shared memory is full. With durability `task` the block goes to both. With `segment`
+        it gets the digests that `copy_to_store` needs. `write` puts the block on the host, as `HostFolder.put` does.
+        Raises DataError (see `encode`) and StoreError.
         """
         name = self._unique(name)
         encoded = [encode(kind, part) for part in parts]
@@ -175,9 +176,9 @@ class Blocks:
         return self.host is None or not self.host.path(self.on_host(name)).exists()
 
     def copy_to_store(self, ref: BlockRef) -> None:
-        """Give a block that was put with a durability a second location.
+        """Give a block that was put with a durability a second location, in the store.
 
-        Raises MissingError and CorruptError when it is not readable, StoreError.
+        Raises MissingError and CorruptError when the block is not readable, and StoreError.
         """
         host = self.host
         if host is not None and f"host:{host.host_id}" in ref.locations:
@@ -187,16 +188,16 @@ class Blocks:
             self._store.put(self._object(ref.name), (self._from_the_first(part, _as_it_is) for part in parts))
 
     def get(self, slice: Slice, *, shared: bool = False) -> Any:
-        """Return the decoded value of a part, from the first location that has it undamaged.
+        """Return the decoded value of a part, from the first location that has an undamaged copy.
 
         `shared`: other processes of this host will read the part too, so one process fetches it for all. Raises
-        StoreError when the store does not answer, CorruptError when a copy was damaged, otherwise MissingError when
-        there is no copy; the last two carry the name of the block.
+        StoreError when the store does not answer, otherwise CorruptError when a copy was damaged, otherwise
+        MissingError. The last two carry the name of the block.
         """
         return self._from_the_first(slice, decode, shared=shared)
 
     def pieces(self, slice: Slice) -> Iterator[Any]:
-        """Return the value of a part in the pieces in which it was put; each is decoded when it is asked for.
+        """Yield the value of a part in the pieces in which it was put; each is decoded when the caller requests it.
 
         For a part that is too large for the available memory: a remote part goes to a file, unless it is a few MiB.
         Raises the errors of `get`.
@@ -262,7 +263,7 @@ class Blocks:
         if not location.startswith("host:"):
             self.read[location.partition(":")[0]] += part.length
         known = (location, slice.name, part.offset)
-        mapped = isinstance(data, memoryview) and type(data.obj) is mmap  # a copy was read anew: check it anew
+        mapped = isinstance(data, memoryview) and type(data.obj) is mmap  # a copy was read again, so check it again
         if mapped and len(data) == part.length and (known in self._checked or self._is_marked(slice, location, data)):
             return data
         if len(data) != part.length or not (_is_sound(data, part) if part.checksum else location == "host"):

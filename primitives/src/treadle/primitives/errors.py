@@ -1,4 +1,4 @@
-"""Errors by the party that must act. Every error of treadle's own states the cause and the remedy."""
+"""Errors, classified by the party that must act. Every error of treadle's own states the cause and the remedy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class FailureClass(StrEnum):
     UNREACHABLE = "unreachable"
     """A block has no readable location, or a store does not answer."""
     UNKNOWN_OUTCOME = "unknown outcome"
-    """A non-idempotent attempt was cut off; a person must say whether it took effect."""
+    """A non-idempotent attempt was cut off; the user must decide whether it took effect."""
     FORGED = "forged"
     """A message that came through Temporal was not written by a holder of the deployment key. Final."""
     INTERNAL = "internal"
@@ -33,7 +33,7 @@ class FailureClass(StrEnum):
 
 
 class TreadleError(Exception):
-    """Base of every error of treadle's own; `hint` says what to do next."""
+    """Base of every error of treadle's own; `hint` is the remedy."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -45,11 +45,11 @@ class TreadleError(Exception):
 
 
 class UsageError(TreadleError):
-    """The caller asked for something that cannot be: the caller must change the call or the document."""
+    """The caller's request is invalid: the caller must change the call or the document."""
 
 
 class DataError(TreadleError):
-    """User data does not fit the stage (undecodable text, refused key type): the user must mend the data."""
+    """User data does not fit the stage (undecodable text, refused key type): the user must correct the data."""
 
 
 class CorruptError(TreadleError):
@@ -60,7 +60,7 @@ class CorruptError(TreadleError):
 
 
 class MissingError(TreadleError):
-    """A named object is not where its reference says."""
+    """A named object is missing from the location in its reference."""
 
     block: str = ""
     """Name of the block, if the object is a block."""
@@ -74,7 +74,7 @@ class StoreError(TreadleError):
         self.retryable = retryable or throttled
         """The same call may succeed later (unreachable, throttled), or elsewhere (shared memory full)."""
         self.throttled = throttled
-        """The store is up and asked for fewer calls."""
+        """The store answers, and requests a lower rate of calls."""
 
 
 class InternalError(TreadleError):

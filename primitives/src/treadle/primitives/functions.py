@@ -60,7 +60,9 @@ def _found(module: str, name: str) -> object:
 
 
 def capture(function: Callable[..., Any]) -> bytes:
-    """The function by value (cloudpickle). Raises UsageError when something it refers to cannot be pickled."""
+    """Return the function by value (cloudpickle). Raises UsageError when an object that it refers to cannot
+    be pickled.
+    """
     import cloudpickle
 
     try:
@@ -162,7 +164,9 @@ def _parameters(function: Callable[..., Any]) -> list[str]:
 
 
 def _plain(function: Any) -> Any:
-    """The function under decorators, partials, methods and callable objects: the object with code and annotations."""
+    """Return the function under decorators, partials, methods and callable objects: the object with code and
+    annotations.
+    """
     import functools
 
     function = inspect.unwrap(function)
@@ -174,7 +178,7 @@ def _plain(function: Any) -> Any:
 
 
 def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
-    """Annotations, each resolved by itself; one that cannot be resolved stays a string. A class returns itself."""
+    """Return the annotations, each resolved separately; an unresolvable one stays a string. A class returns itself."""
     plain = _plain(function)
     if inspect.isclass(plain):
         return {"return": plain}
@@ -218,7 +222,7 @@ def _is_array_type(annotation: Any) -> bool:
 
 
 def _class_of(annotation: Any) -> Any:
-    """The class behind type aliases and their arguments: NumPy's `NDArray` is a `type` statement since 2.5."""
+    """Return the class behind type aliases and their arguments: NumPy's `NDArray` is a `type` statement since 2.5."""
     kind = typing.get_origin(annotation) or annotation
     while hasattr(kind, "__value__"):
         kind = typing.get_origin(kind.__value__) or kind.__value__

@@ -11,7 +11,9 @@ from .errors import UsageError
 
 
 def late(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` (PEP 562) of a package: name -> the module that has it, relative to the package (`.member`)."""
+    """Return a package's `__getattr__` (PEP 562). `homes` maps a name to its module, relative to the package
+    (`.member`).
+    """
 
     def find(name: str) -> Any:
         if name not in homes:

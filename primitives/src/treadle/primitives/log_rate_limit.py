@@ -1,4 +1,4 @@
-"""Log lines that strangers can cause, bounded in rate."""
+"""A rate limit for log lines that unauthenticated callers can cause."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _KINDS = 1000
 
 
 class LineLimit(logging.Filter):
-    """Lets `most` lines of one kind pass in `seconds`; the first one after that says how many were left out.
+    """Passes `most` lines of one kind in `seconds`; the first line after that reports how many were left out.
 
     Lines are of one kind when they have the same format and the same first argument.
     """

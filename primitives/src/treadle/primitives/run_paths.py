@@ -12,7 +12,7 @@ CHILD = "_"
 
 
 def run_folder(run: str) -> str:
-    """The folder of a run, below `runs/` in a store or at the top of a host's shared memory."""
+    """Return the folder of a run, below `runs/` in a store or at the top of a host's shared memory."""
     return run.replace("/", f"/{CHILD}")
 
 
@@ -22,10 +22,10 @@ def child_run(run: str, stage: str, number: int = 1) -> str:
 
 
 def parent_run(run: str) -> str:
-    """The id of the run that started this run; empty for a run that a person or a trigger started."""
+    """Return the id of the run that started this run; empty for a run that a user or a trigger started."""
     return run.rpartition("/")[0]
 
 
 def stage_of(run: str) -> str:
-    """The parent's stage that the child run stands for; stage ids contain no hyphen."""
+    """Return the stage of the parent that the child run executes; stage ids contain no hyphen."""
     return run.rpartition("/")[2].partition("-")[0]

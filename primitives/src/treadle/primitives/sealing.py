@@ -1,6 +1,6 @@
 """Authority to write the bytes that treadle decodes: one deployment key, one key for each run, and sealed objects.
 
-Pickle is code, so nothing read from a store is decoded before its MAC was checked under the run's key.
+Pickle is code, so no object of a store is decoded before its MAC was checked under the run's key.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def load_or_create_key(path: str | os.PathLike[str]) -> bytes:
 
 
 def load_key(path: str | os.PathLike[str]) -> bytes:
-    """The 32 bytes of an existing key. Raises as `load_or_create_key`, and FileNotFoundError."""
+    """Return the 32 bytes of an existing key. Raises the errors of `load_or_create_key`, and FileNotFoundError."""
     with open(path, "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
@@ -65,7 +65,7 @@ def load_key(path: str | os.PathLike[str]) -> bytes:
 
 
 def run_key(deployment_key: bytes, run_id: str) -> bytes:
-    """The key of one run: HKDF-SHA256 (RFC 5869) of the deployment key, with the run's id as the context."""
+    """Derive the key of one run: HKDF-SHA256 (RFC 5869) of the deployment key, with the run's id as the context."""
     return purpose_key(deployment_key, b"treadle run\x00" + run_id.encode())
 
 
@@ -85,7 +85,7 @@ def hkdf(secret: bytes, *, salt: bytes, info: bytes, length: int = KEY_BYTES) ->
 
 
 def seal(key: bytes, name: str, payload: Buffer) -> bytes:
-    """`payload` with a MAC that only holders of `key` can make, and only for an object of this `name`.
+    """Return `payload` with a MAC that only holders of `key` can make, and only for an object of this `name`.
 
     Layout: 8 bytes magic and version, 32 bytes HMAC-SHA256, payload.
     """
@@ -143,7 +143,7 @@ class SealedStore:
 
 
 def _mac(key: bytes, name: str, payload: Buffer) -> bytes:
-    """The length of the name comes first, so that no byte can move between name and payload."""
+    """Return the MAC. The length of the name comes first, so that no byte can move between name and payload."""
     encoded = name.encode()
     mac = hmac.new(key, _MAGIC + len(encoded).to_bytes(8, "little") + encoded, hashlib.sha256)
     mac.update(payload)

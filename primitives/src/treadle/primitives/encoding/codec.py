@@ -1,10 +1,15 @@
 """The bytes of one part: a small header, then payload buffers aligned to 64 bytes, which decode as views.
 
-In a frame of `frames`, the forms are `pickle` (meta is a pickle of protocol 5, PEP 574, the buffers are its out-of-band
-buffers), `array` (meta is the dtype and shape as a Python literal, as in the .npy format), `odd array` (a pickle of an
-array whose dtype the .npy format cannot express), `table` (the one buffer is an Arrow IPC stream) and `pieces` (the
-buffers are parts of one kind, to be joined in order: a value that did not fit into its producer's memory). A part holds
-only values of its kind and must be authentic (checksum and digest checked) before it is decoded.
+The form in a frame of `frames` is one of
+
+    pickle       meta is a pickle of protocol 5 (PEP 574), the buffers are its out-of-band buffers
+    array        meta is the dtype and shape as a Python literal, as in the .npy format
+    odd array    a pickle of an array whose dtype the .npy format cannot express
+    table        the single buffer is an Arrow IPC stream
+    pieces       the buffers are parts of one kind, to be joined in order: a value that did not fit into its producer's
+                 memory
+
+A part holds only values of its kind and must be authentic (checksum and digest checked) before it is decoded.
 """
 
 from __future__ import annotations
@@ -43,9 +48,10 @@ def encode(kind: Kind, value: Any) -> list[Buffer]:
 
 
 def decode(data: Buffer) -> Any:
-    """The value; arrays and tables in it are read-only views of `data`, which they keep alive.
+    """Return the value; arrays and tables in it are read-only views of `data`, which they keep alive.
 
-    Raises CorruptError when the framing is wrong, DataError when a record cannot be rebuilt (its class is not there).
+    Raises CorruptError when the framing is wrong, DataError when a record cannot be rebuilt because its class is
+    missing.
     """
     form, meta, buffers = unframe(data)
     if form == _PICKLE:
@@ -68,7 +74,9 @@ def pieces(data: Buffer) -> Sequence[Buffer]:
 
 
 def pieces_head(lengths: Sequence[int]) -> bytes:
-    """Return the bytes that, before encoded pieces of these lengths, make them one part; empty for a single piece."""
+    """Return the bytes that precede encoded pieces of these lengths and make them one part; empty for a
+    single piece.
+    """
     return frame_head(_PIECES, lengths) if len(lengths) > 1 else b""
 
 
@@ -82,7 +90,7 @@ def rows(kind: Kind, value: Any) -> int:
 
 
 def concat(kind: Kind, values: Sequence[Any]) -> Any:
-    """Join the partitions in order; a single partition is returned as it is. Arrays are read-only.
+    """Join the partitions in order; a single partition is returned unchanged. Arrays are read-only.
 
     Empty parts are left out, so their dtype or schema may differ. Raises DataError when the other parts disagree.
     """
@@ -192,7 +200,7 @@ def _check_array(value: Any) -> None:
 
 
 def _dtype_descr(dtype: np.dtype[Any]) -> Any:
-    """The dtype as a Python literal, or None for a dtype (an extension, say) that does not survive this."""
+    """Return the dtype as a Python literal; None for a dtype that a literal cannot express, such as an extension."""
     fields: Any = dtype.fields or {}
     if dtype.metadata or any(fields[name][0].metadata for name in fields):
         return None  # equal dtypes may differ in metadata
@@ -242,7 +250,7 @@ def _concat_arrays(values: Sequence[Any]) -> Any:
                 f"partitions differ: rows of {_row_type(first)} and of {_row_type(value)}",
                 "Return arrays of one dtype and row shape from every partition.",
             )
-    return _read_only(np.concatenate(values, dtype=first.dtype))  # without dtype NumPy takes this machine's byte order
+    return _read_only(np.concatenate(values, dtype=first.dtype))  # without `dtype` NumPy uses this machine's byte order
 
 
 def _row_type(array: Any) -> str:

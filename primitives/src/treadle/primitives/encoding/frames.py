@@ -1,4 +1,4 @@
-"""The frame around the bytes of one part: a header, meta, and buffers that can be used where they lie.
+"""The frame around the bytes of one part: a header, meta, and buffers that can be used in place.
 
 Integers are little-endian:
 
@@ -16,7 +16,7 @@ from ..stores.atomic_files import Buffer
 
 ALIGNMENT = 64
 SMALL = 1 << 12
-"""Bytes from which a buffer is written from where it is, instead of being joined to its neighbours."""
+"""Bytes from which a buffer is written in place, instead of being joined to its neighbours."""
 _MAGIC = b"TRD\x01"
 _HEADER = struct.Struct("<4sB3xQQQ")
 

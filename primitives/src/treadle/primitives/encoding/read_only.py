@@ -34,7 +34,7 @@ def is_frozen(kind: Kind, value: Any) -> bool:
 
 
 def _are_frozen(values: Iterable[Any]) -> bool:
-    """Level by level, by the set of types met: a million tuples of numbers take no Python call each."""
+    """Check level by level, by the set of types: a million tuples of numbers take no Python call each."""
     while values:
         met = set(map(type, values))
         types = met - ATOMS
@@ -87,7 +87,7 @@ def sealed(records: list[Any]) -> list[Any]:
 
 
 def _may_write(values: Iterable[Any], array: type) -> bool:
-    """Return whether there is a writeable array, level by level as in `_are_frozen`."""
+    """Return whether the records contain a writeable array, level by level as in `_are_frozen`."""
     for _ in range(_DEPTH):
         met = set(map(type, values))
         if met <= ATOMS:

@@ -21,9 +21,9 @@ _is_unnamed_index = re.compile(r"__index_level_\d+__").fullmatch
 
 
 def as_partition(value: Any) -> tuple[Kind, Any] | None:
-    """(kind, the array or Arrow table) of a value that is a whole partition; None for any other value.
+    """Return (kind, the array or Arrow table) of a value that is a whole partition; None for any other value.
 
-    Raises UsageError for a frame where pyarrow is missing, and the error of the frame's library for columns that Arrow
+    Raises UsageError for a frame when pyarrow is missing, and the error of the frame's library for columns that Arrow
     cannot hold.
     """
     numpy, arrow = sys.modules.get("numpy"), sys.modules.get("pyarrow")
@@ -55,21 +55,22 @@ def items_of(value: Any) -> Any:
 
 
 def table_of_frame(frame: Any) -> pa.Table:
-    """The columns of a frame, and those levels of a pandas index that have a name. Metadata of the schema is left out:
-    it names the library that made the frame."""
+    """Return the columns of a frame, and the named levels of a pandas index. Metadata of the schema is left out: it
+    names the library that made the frame.
+    """
     table = pyarrow("a frame").RecordBatchReader.from_stream(frame).read_all()
     unnamed = [name for name in table.column_names if _is_unnamed_index(name)]
     return table.drop_columns(unnamed).replace_schema_metadata(None)
 
 
 def type_name(value: object) -> str:
-    """`module.Name` of the value's type; builtins without the module."""
+    """Return `module.Name` of the value's type; builtins without the module."""
     kind = type(value)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def conversion(value: object) -> str:
-    """A line of code that makes plain records or values from a value that has no text form."""
+    """Return a line of code that converts a value without a text form to plain records or values."""
     kind, package = type(value), type(value).__module__.partition(".")[0]
     if is_frame(value) or kind.__name__ == "LazyFrame":
         return _of_a_frame(package, kind.__name__)

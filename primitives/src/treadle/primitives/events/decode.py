@@ -32,7 +32,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\
 
 
 class Undecodable(DataError):
-    """The record is not a valid event: its producer must mend it. It becomes a dead letter with this reason."""
+    """The record is not a valid event: its producer must correct it. It becomes a dead letter with this reason."""
 
 
 def decode(record: Record, format: Format, connection: str) -> Event:
@@ -109,7 +109,7 @@ def _cloudevent(record: Record) -> Event:
         given = {name[3:]: _header(name, value) for name, value in headers.items() if name.startswith("ce_")}
         return binary(given, content_type, record.value)
     value = _value(record)
-    if content_type is None and value.lstrip()[:1] == b"{":  # many a producer forgets the header
+    if content_type is None and value.lstrip()[:1] == b"{":  # many producers omit the header
         return structured(value)
     raise Undecodable("the record is no CloudEvent: neither its content-type nor ce_ headers say so")
 
@@ -192,7 +192,7 @@ def _moment(text: str) -> datetime:
         if not _TIME.fullmatch(text):
             raise ValueError
         moment = datetime.fromisoformat(text.upper())
-        moment.astimezone(UTC)  # fails for moments at the ends of the calendar
+        moment.astimezone(UTC)  # fails near the ends of the calendar
         return moment
     except (ValueError, OverflowError):
         raise Undecodable(f"the CloudEvent's time {text!r} is not RFC 3339") from None

@@ -68,7 +68,9 @@ def verify_github(secret: str, headers: Mapping[str, str], body: bytes) -> Signe
 
 
 def verify_bearer(secret: str, headers: Mapping[str, str]) -> Signed:
-    """Check `Authorization`: the secret itself, with or without `Bearer` before it. Raises as `verify_github`."""
+    """Check `Authorization`: the secret itself, with or without `Bearer` before it. Raises the errors of
+    `verify_github`.
+    """
     given = headers.get("authorization", "")
     if not _any_equal([given.removeprefix("Bearer ")], _lines(secret)):
         raise Unsigned("the bearer token is missing or wrong", "Give the sender the secret of this trigger.")

@@ -1,8 +1,8 @@
 """File formats: text, jsonl, csv, parquet, npy and fixed, read by splits and written as parts.
 
-`plan_splits` and `read_pieces` are the way in (`read_split`: all of it at once), `encode_part` and `write_part` the way
-out, `claim_output` and `write_manifest` what happens before the first and after the last part. NumPy and pyarrow are
-imported only for the formats that need them.
+`plan_splits` and `read_pieces` read (`read_split`: all at once). `encode_part` and `write_part` write; `claim_output`
+precedes the first part and `write_manifest` follows the last. NumPy and pyarrow are imported only for the formats that
+need them.
 """
 
 from typing import TYPE_CHECKING
@@ -36,5 +36,5 @@ _HOMES = {
     "plan_splits": ".splits",
 }
 
-# A worker whose tasks touch no file is ready without any of it.
+# A worker whose tasks use no file starts without these modules.
 __getattr__ = late(__name__, _HOMES)

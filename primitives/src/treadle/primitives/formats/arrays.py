@@ -1,4 +1,4 @@
-"""npy and fixed: arrays as files.
+"""The formats npy and fixed: arrays as files.
 
 npy is NumPy's own format (numpy.lib.format, versions 1.0 to 3.0); fixed is rows of uint8 without a header.
 """
@@ -116,7 +116,7 @@ def _rows(split: FileSplit, row_bytes: int, size: int) -> Iterator[Content]:
 
 
 def encode_npy(kind: Kind, value: Any, rows: int | None = None) -> list[Content]:
-    """[head, data]: the array in C order, whatever its order in memory, so that equal arrays give equal bytes.
+    """Return [head, data]: the array in C order, for any order in memory, so that equal arrays give equal bytes.
 
     `rows`: the number of rows in the file; the value is a piece of it.
     """

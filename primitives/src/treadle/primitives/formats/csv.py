@@ -130,11 +130,11 @@ def cell(value: Any, position: int) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
-        return int.__repr__(value)  # of an enum, too, the number
+        return int.__repr__(value)  # for an enum, too, the number
     if isinstance(value, float):
         return float.__repr__(value)
     if isinstance(value, Decimal | UUID | timedelta):
         return str(value)
     if isinstance(value, date | time):
-        return value.isoformat() if value == value else ""  # pandas' NaT is a datetime that equals nothing
+        return value.isoformat() if value == value else ""  # pandas' NaT is a datetime that is not equal to itself
     raise DataError(f"record {position}: CSV has no text for a value of type {type_name(value)}", conversion(value))

@@ -18,7 +18,7 @@ from .rows import tabulate
 
 
 def encode_pieces(kind: Kind, pieces: Iterable[Any], rows: int, options: WriteOptions) -> Iterator[Buffer]:
-    """The bytes of one file, as they are made. `pieces` together are the partition, of `rows` > 0 records.
+    """Yield the bytes of one file as they are produced. `pieces` together are the partition, of `rows` > 0 records.
 
     Parquet is made a row group at a time. Raises DataError for the first record that the format cannot hold.
     """

@@ -8,7 +8,7 @@ from ..errors import DataError, UsageError
 
 
 def fixed_rows(uri: str, size: int, record_bytes: int) -> int:
-    """Rows of a `fixed` file of `size` bytes; raises DataError when there is a rest."""
+    """Return the rows of a `fixed` file of `size` bytes. Raises DataError when the last row is incomplete."""
     if record_bytes < 1:
         raise UsageError("format fixed needs recordBytes", "Write the length of one record in bytes.")
     if size % record_bytes:
@@ -20,7 +20,7 @@ def fixed_rows(uri: str, size: int, record_bytes: int) -> int:
 
 
 def row_ranges(offset: int, rows: int, row_bytes: int, split: int) -> list[tuple[int, int]]:
-    """Where balanced runs of the rows, of about `split` bytes, start and stop; at least one."""
+    """Return where balanced runs of the rows, of about `split` bytes, start and stop; at least one."""
     count = max(1, min(rows, -(-rows * row_bytes // split)))
     cuts = [offset + rows * index // count * row_bytes for index in range(count + 1)]
     return list(pairwise(cuts))

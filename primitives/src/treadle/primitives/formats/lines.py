@@ -45,7 +45,7 @@ def _lines(split: FileSplit, offset: int, data: memoryview) -> pa.Array:
     try:
         text.validate(full=True)
     except pa.ArrowInvalid:
-        decoded(data, split, offset)  # says where
+        decoded(data, split, offset)  # its error names the line
         raise
     lines = compute.split_pattern(text, "\n").values
     return lines[:-1] if data[-1] == ord("\n") else lines

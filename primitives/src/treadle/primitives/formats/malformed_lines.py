@@ -34,7 +34,7 @@ class Unparsable(Struct, frozen=True):
 
 
 class LineNumbers:
-    """The locations of a split's lines. Bytes before the split are counted once, at the first question."""
+    """The locations of a split's lines. Bytes before the split are counted once, at the first call."""
 
     def __init__(self, split: FileSplit) -> None:
         self._split = split
@@ -51,7 +51,7 @@ class LineNumbers:
         return RecordPlace(uri=split.uri, line=self._before + index + 1)
 
     def unparsable(self, index: int, data: bytes | str, what: str, hint: str) -> Unparsable:
-        """`what` is wrong with line `index` of the split, such as `is not JSON: ...`."""
+        """Return the substitute for line `index` of the split; `what` is the defect, such as `is not JSON: ...`."""
         text = data if isinstance(data, str) else data.decode("utf-8", "backslashreplace")
         text = text.encode("utf-8", "backslashreplace").decode()
         text = text if len(text) <= TEXT_LIMIT else text[: TEXT_LIMIT - 3] + "..."

@@ -61,10 +61,10 @@ def write_part(uri: str, index: int, buffers: Iterable[Buffer], suffix: str) -> 
 
 
 def claim_output(uri: str, run_id: str, if_exists: str = "fail") -> None:
-    """Make `run_id` the only run that writes below `uri`; the same run may claim again and goes on.
+    """Make `run_id` the only run that writes below `uri`; the same run may claim it again and continue.
 
-    Raises UsageError when another run's marker, a manifest or parts are there and `if_exists` is not `replace`;
-    `replace` removes them, the manifest first, so that a half-removed output never looks complete.
+    Raises UsageError when another run's marker, a manifest or parts exist and `if_exists` is not `replace`. `replace`
+    removes them, the manifest first, so that a half-removed output never looks complete.
     """
     folder = _Folder(uri)
     for name in check_output(uri, run_id, if_exists):
@@ -176,7 +176,7 @@ class _Folder:
                     path.unlink()
 
     def owner(self) -> str:
-        """The run that claimed this folder; empty when none did."""
+        """Return the run that claimed this folder; empty when none did."""
         if self.store.head(self._name(OWNER)) is None:
             return ""
         with contextlib.suppress(ValueError, TypeError, KeyError):

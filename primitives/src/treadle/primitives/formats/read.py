@@ -80,7 +80,7 @@ def _ahead(pieces: Iterator[Any]) -> Iterator[Any]:
 
 
 def read_text(split: FileSplit) -> str:
-    """The split's lines as they are in the file, line ends included (`whole: true`)."""
+    """Return the split's unchanged lines, line ends included (`whole: true`)."""
     offset, data = line_content(split)
     return decoded(data, split, offset)
 

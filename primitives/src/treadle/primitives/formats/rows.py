@@ -19,7 +19,7 @@ class Rows(Struct, frozen=True):
 
 
 def plain(value: Any) -> Any:
-    """Convert NumPy and Arrow scalars to the Python value they hold, if possible; return other values as they are."""
+    """Convert NumPy and Arrow scalars to the Python value they hold, if possible; return other values unchanged."""
     module = type(value).__module__
     if module == "numpy" and hasattr(value, "item"):
         return _from_numpy(value)
@@ -27,7 +27,7 @@ def plain(value: Any) -> Any:
 
 
 def _from_numpy(value: Any) -> Any:
-    """Convert a NumPy value; an array of one dimension or more, or a moment that Python cannot hold, stays as it is."""
+    """Convert a NumPy value; an array of one dimension or more, or a time that Python cannot hold, stays unchanged."""
     if value.ndim:
         return value
     found = value.item()
@@ -132,7 +132,7 @@ def check_columns(present: Sequence[str], declared: Sequence[str]) -> None:
 
 
 def _shaped(record: Any) -> Any:
-    """A row of a NumPy array as a list, one with named fields as a dict; any other record as it is."""
+    """Return a row of a NumPy array as a list, one with named fields as a dict; any other record unchanged."""
     if type(record).__module__ != "numpy" or not (record.ndim == 1 or record.dtype.names):
         return record
     if record.ndim:

@@ -13,11 +13,11 @@ _SCAN = 8 << 20
 
 
 def plan_splits(info: FileInfo, options: ReadOptions, split: int) -> list[FileSplit]:
-    """Balanced splits of at most about `split` bytes, at least one; an empty file is one empty split.
+    """Return balanced splits of at most about `split` bytes, at least one; an empty file is one empty split.
 
-    Text and JSON lines are cut anywhere (a record belongs to the split in which it begins), `fixed` and npy between
-    rows, Parquet between row groups (by their unpacked size). Gzip, CSV that contains a quote, and npy in Fortran
-    order are one split. Raises DataError when the file is not what its format says.
+    Text and JSON lines are cut anywhere; a record belongs to the split in which it begins. `fixed` and npy are cut
+    between rows, Parquet between row groups (by their unpacked size). Gzip, CSV that contains a quote, and npy in
+    Fortran order are one split. Raises DataError when the file does not have its declared format.
     """
     if split < 1:
         raise UsageError(f"split must be at least 1 byte, not {split}", "Write a size such as 64MiB.")
@@ -66,6 +66,6 @@ def pack(sizes: list[int], split: int) -> list[tuple[int, int]]:
 
 
 def has_quote(info: FileInfo) -> bool:
-    """Whether a quote occurs anywhere in the file: only without one is every `\\n` surely the end of a record."""
+    r"""Return whether the file contains a quote: only without one does every `\n` certainly end a record."""
     starts = range(0, info.size, _SCAN)
     return any(b'"' in read_range(info, start, min(start + _SCAN, info.size)) for start in starts)

@@ -114,7 +114,7 @@ _OFFSET = 4
 _READ = 1 << 20
 """Bytes of a column read at once."""
 GROUP_ROWS = 1 << 17
-"""Rows of a row group; one group is in memory at a time. They show in a file's bytes, so no budget changes them."""
+"""Rows of a row group; one group is in memory at a time. They affect a file's bytes, so no budget changes them."""
 
 
 def encode_parquet(kind: Kind, value: Any, options: WriteOptions) -> list[Buffer]:
@@ -161,7 +161,9 @@ def _row_groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 
 def _at_once(table: pa.Table) -> pa.Table:
-    """Return the table as if it had been made at once: pages of a file show chunks and original dictionaries."""
+    """Return the table as if it had been made at once: the pages of a file depend on chunks and original
+    dictionaries.
+    """
     import pyarrow as pa
 
     columns = [_recoded(column) if _is_coded(column.type) else column for column in table.columns]
@@ -186,7 +188,8 @@ def _recoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
     try:
         coded = column.cast(kind.value_type).combine_chunks().dictionary_encode()
         indices = coded.indices.cast(kind.index_type)
-    except (pa.ArrowException, AttributeError):  # of a type that has none, too many, or too long for one array
+    # the type has no dictionary, or too many or too long values for one array
+    except (pa.ArrowException, AttributeError):
         return column
     return pa.chunked_array([pa.DictionaryArray.from_arrays(indices, coded.dictionary)])
 

@@ -11,7 +11,7 @@ from .keys import SELF_IDENTICAL, Key, canonical, identity
 
 
 class Nothing(Enum):
-    """The value of a fold over nothing; None is a value like any other."""
+    """The value of a fold without values; None is a value like any other."""
 
     NOTHING = "nothing"
 
@@ -20,7 +20,7 @@ NOTHING: Final = Nothing.NOTHING
 
 
 def left_fold(f: Callable[[Any, Any], Any], values: Iterable[Any]) -> Any | Literal[Nothing.NOTHING]:
-    """f(f(v0, v1), v2), ...; for no values NOTHING."""
+    """Return f(f(v0, v1), v2), ...; NOTHING for no values."""
     rest = iter(values)
     accumulator = next(rest, NOTHING)
     for value in rest:
@@ -51,9 +51,9 @@ def _is_sequence(record: Any) -> bool:
 
 
 def fold_by_key(pairs: Iterable[Any], f: Callable[[Any, Any], Any]) -> list[tuple[Key, Any]]:
-    """One (first key, left fold of the values) for each key, at the place of the key's first record.
+    """Return one (first key, left fold of the values) for each key, at the place of the key's first record.
 
-    A shuffle's `combine`. `pairs` are 2-sequences (DataError otherwise).
+    Implements a shuffle's `combine`. Raises DataError unless `pairs` are 2-sequences.
     """
     firsts: list[Key] = []
     folded: dict[Hashable, Any] = {}

@@ -52,7 +52,7 @@ def _hash_tuples(keys: Sequence[tuple[Any, ...]]) -> list[int] | NDArray[np.uint
 
 
 def _numpy_for(count: int) -> Any:
-    """NumPy when it is loaded, or when importing it (0.4 s) costs less than doing without."""
+    """Return NumPy when it is loaded, or when importing it (0.4 s) takes less time than working without it."""
     numpy = sys.modules.get("numpy")
     if numpy is None and count > 500_000:
         import numpy

@@ -86,7 +86,7 @@ class Structs(Struct, frozen=True):
 
 
 class Indexed(Struct, frozen=True):
-    """A dictionary array; an index where it is null is 0 and means nothing."""
+    """A dictionary array; the index of a null is 0 and has no meaning."""
 
     values: Column
     indices: NDArray[np.int64]
@@ -159,7 +159,7 @@ def _widened(keys: NDArray[Any]) -> NDArray[Any]:
 _MICROSECONDS = {"h": 3_600_000_000, "m": 60_000_000, "s": 1_000_000, "ms": 1_000, "us": 1}
 _DAY = 86_400_000_000
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-"""0001-01-01 and 9999-12-31 in days since 1970-01-01: what `date` can hold."""
+"""0001-01-01 and 9999-12-31 in days since 1970-01-01: the range of `date`."""
 
 
 def _moments(keys: NDArray[Any], clock: Literal["naive", "aware"] = "naive") -> Moments | None:
@@ -208,7 +208,7 @@ def _arrow_column(keys: Any) -> Column:
 
 
 def _arrow_dictionary(keys: Any, nulls: Nulls) -> Column:
-    """Nulls may be indices or values; an empty dictionary has nothing an index could name."""
+    """Nulls may be indices or values; an empty dictionary has no valid index."""
     values = _arrow_column(keys.dictionary) if len(keys.dictionary) else None
     if values is None or isinstance(values, Structs | Objects):
         return _objects(keys)

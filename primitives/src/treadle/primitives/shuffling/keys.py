@@ -34,7 +34,7 @@ _EPOCH = datetime(1970, 1, 1)
 _EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
 EPOCH_DAY = date(1970, 1, 1).toordinal()
 
-# -- what may be a key ---------------------------------------------------------------------------------------------
+# -- allowed keys ---------------------------------------------------------------------------------------------
 
 
 def canonical(key: object) -> Key:
@@ -118,7 +118,7 @@ def _from_datetime64(key: Any) -> Key:
     import numpy as np
 
     value = key.item()
-    if type(value) is int:  # NumPy gives up on what datetime cannot hold
+    if type(value) is int:  # NumPy returns integers for values outside the range of datetime
         microseconds = key.astype("M8[us]")
         if np.datetime_data(key.dtype)[0] not in ("ns", "ps", "fs", "as") or microseconds != key:
             refuse(key, "it is finer than microseconds or outside the years 1 to 9999")
@@ -142,7 +142,7 @@ def _from_arrow(key: Any) -> Key:
     return cast(Key, value)
 
 
-# -- when two keys are the same ------------------------------------------------------------------------------------
+# -- equality of keys ------------------------------------------------------------------------------------
 
 
 class _NotANumber(Enum):
@@ -186,7 +186,7 @@ def microseconds(moment: datetime) -> int:
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
-# -- how a key hashes ----------------------------------------------------------------------------------------------
+# -- hashes of keys ----------------------------------------------------------------------------------------------
 
 _MASK = 2**64 - 1
 _SEED = int.from_bytes(b"treadle1", "big")

@@ -101,11 +101,11 @@ def sample_keys(keys: Sequence[object] | KeyArray, *, seed: int, stage: str, par
 
 
 def choose_boundaries(samples: Sequence[tuple[Sequence[Key], int]], partitions: int) -> list[Key]:
-    """partitions - 1 ascending keys that cut the sampled data into targets of about equal rows.
+    """Return partitions - 1 ascending keys that cut the sampled data into targets of about equal rows.
 
-    `samples` holds (sampled keys, rows of the partition) for each source partition, in order; a key stands for
-    rows / len(keys) records. Each boundary is the distinct key with the number of records before it nearest to its
-    share. Over nothing at all every boundary is None.
+    `samples` holds (sampled keys, rows of the partition) for each source partition, in order; a key represents rows /
+    len(keys) records. Each boundary is the distinct key whose number of preceding records is nearest to its share.
+    Without any key every boundary is None.
     """
     keys = [key for sampled, _ in samples for key in sampled]
     weights = [(rows << 20) // len(sampled) for sampled, rows in samples for _ in sampled]

@@ -1,4 +1,4 @@
-"""Range targets: of whole arrays at once, by bringing the boundaries into the array's own domain."""
+"""Range targets of whole arrays at once, by converting the boundaries to the array's own domain."""
 
 from __future__ import annotations
 

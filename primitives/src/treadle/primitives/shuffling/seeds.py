@@ -1,4 +1,4 @@
-"""Seeds of randomness: a function of the specification's seed, the stage and the partition, of nothing else."""
+"""Seeds of randomness: a function of only the specification's seed, the stage and the partition."""
 
 from __future__ import annotations
 

@@ -127,9 +127,9 @@ def _open_new(path: Path, mode: int, changed: list[Path]) -> int:
 
 
 def write_all(descriptor: int, buffers: Iterable[Buffer]) -> None:
-    """Write every byte, in vectors of bounded number and size; the kernel may take fewer bytes than it was given.
+    """Write every byte, in vectors of bounded number and size; the kernel may accept fewer bytes than offered.
 
-    If `buffers` is not a sequence, each buffer is written before the next is asked for.
+    If `buffers` is not a sequence, each buffer is written before the next is requested.
     """
     if not isinstance(buffers, Sequence):
         for buffer in buffers:

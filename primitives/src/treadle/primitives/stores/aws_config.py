@@ -23,8 +23,9 @@ _CREDENTIAL_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SKIP_SIGNATURE")
 ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _LIFE = timedelta(minutes=10)
-"""Seconds after which credentials are asked for again: the files may have changed. botocore renews credentials 15
-to 10 minutes before they expire (botocore.credentials.RefreshableCredentials)."""
+"""Seconds after which credentials are read again: the files may have changed. botocore renews credentials 15 to 10
+minutes before they expire (botocore.credentials.RefreshableCredentials).
+"""
 _MARGIN = timedelta(minutes=1)
 
 

@@ -69,8 +69,9 @@ class Spares:
         return None
 
     def _fitting(self, size: int) -> list[str]:
-        """Names of spares to try: those of at least `size` bytes, smallest first, then the smaller ones, largest
-        first."""
+        """Return names of spares to try: spares of at least `size` bytes, smallest first, then smaller ones, largest
+        first.
+        """
         names = sorted(self._names())
         first = next((index for index, name in enumerate(names) if _size(name) >= size), len(names))
         return [*names[first:], *reversed(names[:first])][:_TRIED]

@@ -58,9 +58,9 @@ class Store(ABC):
 
     @staticmethod
     def open(url: str, **options: Any) -> Store:
-        """Return the store at `url`; this contacts nothing.
+        """Return the store at `url`, without contacting it.
 
-        Options and the environment (`AWS_ENDPOINT_URL`, `AWS_ACCESS_KEY_ID`, ...) are those of obstore; for S3 the
+        Options and the environment (`AWS_ENDPOINT_URL`, `AWS_ACCESS_KEY_ID`, ...) are as in obstore; for S3 the
         profiles of the AWS tools come after them. Plain HTTP is allowed for endpoints on loopback and where
         `AWS_ALLOW_HTTP` is true. Raises UsageError for an invalid URL, option or profile.
         """
@@ -287,7 +287,7 @@ class ObjectStore(Store):
             with border(self.url, alone):
                 try:
                     self._obstore.delete(self._inner, alone or some)
-                except FileNotFoundError:  # some stores say so, and may have stopped there
+                except FileNotFoundError:  # some stores report this error, and may have stopped there
                     for name in some:
                         with suppress(FileNotFoundError):
                             self._obstore.delete(self._inner, name)

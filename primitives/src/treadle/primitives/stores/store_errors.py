@@ -1,4 +1,4 @@
-"""The one place where errors of file systems and of obstore become treadle's, by two tables."""
+"""Converts errors of file systems and of obstore to treadle's own, by two tables."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def border(url: str, name: str = "", *, reading: bool = False, writing: bool = F
         if error.errno is None:
             raise _of_object_store(error, url, name) from error
         raise _of_file_system(error, url, name) from error
-    except Exception as error:  # what obstore raises has no narrower base that covers all of it
+    except Exception as error:  # obstore's errors have no narrower common base
         raise _of_object_store(error, url, name) from error
 
 
