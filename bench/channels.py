@@ -1,6 +1,8 @@
-"""Channels between processes of this machine. Prints JSON lines, one for each measurement: median and min in seconds,
-and what a repeat costs on average, which a busy machine changes less: `cpu`, seconds of all members together, `sleeps`,
-voluntary context switches of all members, and `coordinator`, seconds of the coordinator (joining included).
+"""Channels between processes of this machine. Prints a JSON line for each measurement: median and min in seconds, and
+the average cost of a repeat, which a busy machine changes less.
+
+The cost has three parts: `cpu`, seconds of all members together; `sleeps`, voluntary context switches of all members;
+`coordinator`, seconds of the coordinator (joining included).
 
     python bench/channels.py [--only ping barrier broadcast reduce shuffle] [--members 2 8 64] [--bytes 100 100000000]
                              [--records 1000000] [--repeats 20] [--wide 256]
@@ -10,9 +12,9 @@ voluntary context switches of all members, and `coordinator`, seconds of the coo
 * `broadcast`, `reduce`: NumPy arrays of each of --bytes; from a barrier until the last member has its value
 * `shuffle`: --records integers in all, distributed by their hash; from a barrier until the last member has its pieces
 
-All members are forked from one process, join one coordinator in this one, and read the same clock. Arrays above 8 KiB
-are blocks in /dev/shm. Large arrays need members x bytes of memory (a reduce), so sizes that do not fit in half of
-what is free are left out, and said so.
+All members are forked from one process, join a coordinator in this process, and read the same clock. Arrays above 8 KiB
+are blocks in /dev/shm. Large arrays need members x bytes of memory (a reduce), so sizes that do not fit in half of the
+free memory are left out, with a message.
 """
 
 from __future__ import annotations
@@ -51,13 +53,13 @@ _context = multiprocessing.get_context("forkserver")
 
 
 class Span(NamedTuple):
-    """One repeat at one member."""
+    """One repeat in one member."""
 
     began: float
-    """Or arrived: seconds on the clock all processes share."""
+    """Start, or arrival at a barrier: seconds on the clock that all processes share."""
     ended: float
     cpu: float
-    """Seconds, of all threads."""
+    """Seconds of all threads."""
     sleeps: int
     """Voluntary context switches."""
 
@@ -70,7 +72,7 @@ def timed(step: Callable[[], Any]) -> Span:
     return Span(began, ended, cpu, after.ru_nvcsw - before.ru_nvcsw)
 
 
-# -- what members do: return a span for each repeat ----------
+# -- the members' functions: each returns a span for each repeat ----------
 
 
 def ping(_: int, repeats: int) -> list[Span]:
@@ -114,7 +116,7 @@ def shuffle(records: int, repeats: int) -> list[Span]:
 
 
 def _together(step: Callable[[], Any], repeats: int, begin: Barrier | None) -> Iterator[Span]:
-    """Without `begin` the barrier itself is what is measured."""
+    """Without `begin`, the barrier itself is measured."""
     measured = begin or Barrier("measured")
     measured.wait()
     for _ in range(repeats):
@@ -127,7 +129,7 @@ def _together(step: Callable[[], Any], repeats: int, begin: Barrier | None) -> I
 
 
 def _member(pipe: Connection, gang: Gang, store: str, host: str, what: str, size: int, repeats: int) -> None:
-    prepare_process()  # as a worker is
+    prepare_process()  # as in a worker
     blocks = Blocks(Store.open(store), RUN, HostFolder(host))
     with taking_part(gang, KEY, blocks):
         pipe.send(globals()[what](size, repeats))
@@ -135,7 +137,7 @@ def _member(pipe: Connection, gang: Gang, store: str, host: str, what: str, size
 
 
 def measure(address: str, what: str, members: int, size: int, repeats: int) -> dict[str, float]:
-    """What a line says: see the top."""
+    """The values of a line (see the module)."""
     with (
         tempfile.TemporaryDirectory(prefix="treadle-bench-", dir="/dev/shm") as host,
         tempfile.TemporaryDirectory() as s,
@@ -164,14 +166,14 @@ def measure(address: str, what: str, members: int, size: int, repeats: int) -> d
 
 
 def _duration(what: str, spans: tuple[Span, ...]) -> float:
-    """A barrier takes from the last arrival, all else from the first begin."""
+    """A barrier takes from the last arrival, the other operations from the first start."""
     began = max if what == "barrier" else min
     return max(one.ended for one in spans) - began(one.began for one in spans)
 
 
 @contextmanager
 def coordinator() -> Iterator[tuple[str, Callable[[], float]]]:
-    """Its address, and the CPU time it has taken; it lives in a thread of this process."""
+    """(its address, a function for its CPU time so far). It runs in a thread of this process."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
@@ -190,7 +192,7 @@ def coordinator() -> Iterator[tuple[str, Callable[[], float]]]:
 
 
 def plan(options: argparse.Namespace) -> Iterator[tuple[str, int, int, int]]:
-    """What to measure: kind, members, size, repeats."""
+    """The measurements: kind, members, size, repeats."""
     if "ping" in options.only:
         yield "ping", 2, 1024, 100 * options.repeats
     if "barrier" in options.only:
@@ -206,7 +208,7 @@ def plan(options: argparse.Namespace) -> Iterator[tuple[str, int, int, int]]:
 
 
 def needs(what: str, members: int, size: int) -> int:
-    """Bytes of memory, about."""
+    """Approximate bytes of memory."""
     return size * (1 + 3 * members if what == "reduce" else members if what == "broadcast" else 0)
 
 

@@ -1,4 +1,4 @@
-"""Measures one cell in the environment of its rival; run.py starts it and reads the lines that begin with `@@`.
+"""Measures one cell in the environment of its rival. run.py starts it and reads the lines that begin with `@@`.
 
 child.py members RIVAL MEMBERS TASKS   (TASKS: JSON list of the fields of `Task`)
 child.py sort RIVAL ROUNDS FOLDER_OF_RECORDS
@@ -38,7 +38,7 @@ def measure(rival: Any, members: int, tasks: list[Task], folder: Path) -> None:
 
 
 def sort(sorter: Any, rounds: int, data: Path, folder: Path) -> None:
-    """Every round sorts into an empty folder; what it wrote is checked afterwards."""
+    """Each round sorts into an empty folder. Its output is checked afterwards."""
     began = time.monotonic()
     (folder / "work").mkdir()
     sorter.start(folder / "work")
@@ -89,4 +89,4 @@ if __name__ == "__main__":
     code = main(*sys.argv[1:5])
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(code)  # libraries with threads of their own may not let go
+    os._exit(code)  # libraries with their own threads may not end

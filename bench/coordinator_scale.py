@@ -1,9 +1,10 @@
-"""The coordinator with up to 10,000 simulated members: no sockets, the state machine alone, and its messages encoded.
+"""The coordinator with up to 10,000 simulated members: the state machine alone, without sockets, and its messages
+encoded.
 
     python bench/coordinator_scale.py [members ...]
 
-Writes the table of docs/coordinator.md. Members join one after another while views go out as they are due (the clock is
-the real one), or all before the first view (`parties`); then 30 % are lost at once, at random.
+Writes the table of docs/coordinator.md. Members join one after another while views are sent as they are due (by the
+real clock), or all before the first view (`parties`). Then 30 % are lost at once, at random.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ _encode = msgspec.msgpack.Encoder().encode
 
 @dataclass
 class Gang:
-    """A coordinator, and what it said."""
+    """A coordinator with its messages."""
 
     fan_out: int
     machine: Coordinator = field(default_factory=lambda: Coordinator(timing=Timing(grace=0.0)))
     messages: int = 0
     size: int = 0
-    """Bytes, each message counted for each of its readers."""
+    """Bytes. Each message counts once for each of its readers."""
     epoch: int = 0
     seats: list[Seat] = field(default_factory=list)
 
@@ -89,7 +90,7 @@ class Gang:
 
 
 def joining(count: int, fan_out: int, parties: int) -> tuple[Gang, str]:
-    """Everybody joins; a row of the table."""
+    """All members join. Returns a row of the table."""
     gang = Gang(fan_out)
     begin = time.perf_counter()
     gang.join(range(count), parties)
@@ -104,7 +105,7 @@ def joining(count: int, fan_out: int, parties: int) -> tuple[Gang, str]:
 
 
 def losing(gang: Gang) -> str:
-    """30 % are lost at once; a row of the table."""
+    """30 % are lost at once. Returns a row of the table."""
     before = {seat.member: place for place, seat in enumerate(gang.seats)}
     parents, count = gang.parents(), len(gang.seats)
     gone = random.Random(SEED).sample(range(count), int(count * LOST))

@@ -1,4 +1,4 @@
-"""Makes the environment of Ray, Dask and the Redis client in BENCH_DIR/rivals, with fixed versions; once.
+"""Makes the environment of Ray, Dask and the Redis client in BENCH_DIR/rivals, with fixed versions. Runs once.
 
 python bench/environments.py
 """
@@ -20,7 +20,7 @@ PINS = (
     "redis==8.1.0",
     "hiredis==3.5.0",
 )
-"""And numpy as in the project's own environment."""
+"""With numpy as in the project's own environment."""
 
 
 def main() -> None:

@@ -3,12 +3,12 @@
     python bench/events.py [--events 50000] [--only batches,slow,fair,single]
 
 * `batches`: all events wait in the topic; batches of 500, `maxActive: 8`. From the start of the service to the last
-  run's end: events and runs a second, the service's memory over time, and how many runs were open at once.
-* `slow`: runs of two seconds and `maxActive: 4`: how many were ever open.
-* `fair`: a trigger whose runs take two seconds has a backlog; how long events of another trigger wait for their start,
-  with such a neighbour and without.
-* `single`: one run for each event, of a 25th of the events, no limit; the driver is stopped, so that only starts are
-  measured: starts a second, and the CPU time of a start in the service and in the server.
+  run's end: events and runs a second, the service's memory over time, and the maximum of open runs.
+* `slow`: runs of two seconds and `maxActive: 4`: the maximum of open runs.
+* `fair`: a trigger whose runs take two seconds has a backlog; the waiting time of another trigger's events for their
+  start, with this neighbour and without.
+* `single`: one run for each event, with a 25th of the events and no limit. The driver is stopped, so that only starts
+  are measured: starts a second, and the CPU time of a start in the service and in the server.
 
 Prints a JSON line for each, and then the table of docs/triggers.md.
 """
@@ -31,7 +31,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-sys.path.pop(0)  # where `triggers` would be this file
+sys.path.pop(0)  # else `triggers` would be this file
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from kafka import Broker, broker
@@ -46,7 +46,7 @@ PARTITIONS = 4
 
 
 class Watched(threading.Thread):
-    """A process and its memory, looked at five times a second until it ends."""
+    """A process and its memory, sampled five times a second until it ends."""
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
@@ -61,24 +61,24 @@ class Watched(threading.Thread):
                 time.sleep(0.2)
 
     def cpu(self) -> float:
-        """Seconds until now."""
+        """CPU seconds so far."""
         return cpu_of(self.pid)
 
     def figures(self) -> dict[str, int]:
-        """MiB: in the middle and last third, where it is warm, and at most."""
+        """MiB: in the middle and last third, when it is warm, and the maximum."""
         third = max(1, len(self.sizes) // 3)
         middle, last = self.sizes[third : 2 * third] or self.sizes, self.sizes[-third:]
         return {"middle": round(statistics.median(middle)), "last": round(statistics.median(last)), "most": max(last)}
 
 
 def cpu_of(pid: int) -> float:
-    """Seconds of CPU that a process used until now."""
+    """CPU seconds of a process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def fill(kafka: Broker, topic: str, events: int) -> None:
-    """Events of 200 bytes, spread over the partitions."""
+    """Write events of 200 bytes, spread over the partitions."""
     kafka.create_topic(topic, PARTITIONS)
     kafka.create_topic(f"{topic}.dlt")
     pad = b"x" * 160
@@ -115,7 +115,7 @@ def most_open(runs: list[Execution]) -> int:
 
 
 def rate(runs: list[Execution]) -> float:
-    """Starts a second between the first and the last."""
+    """Starts per second between the first and the last."""
     starts = sorted(one.started for one in runs)
     return round((len(starts) - 1) / (starts[-1] - starts[0]).total_seconds(), 1)
 
@@ -159,7 +159,7 @@ async def single(place: Installation, client: Client, events: int) -> dict[str, 
 
 
 async def started(client: Client) -> int:
-    """Cheaper than a list."""
+    """The number of runs, cheaper than a list of them."""
     return (await client.count_workflows("TreadleTrigger = 'single.live'")).count
 
 
@@ -190,7 +190,7 @@ async def fair(place: Installation, client: Client, events: int) -> dict[str, An
             place.deploy(sleepy("greedy", 2.0, maxActive=1))
         place.deploy(workflow(name, name, "a"))
         async with served(place):
-            await wait_of(place, client, name, 0)  # the service comes up
+            await wait_of(place, client, name, 0)  # wait until the service is up
             if neighbour:
                 await until(place, client, "greedy.live", lambda runs: len(runs) > 0)
             waits = [await wait_of(place, client, name, number) for number in range(1, count + 1)]
@@ -202,7 +202,7 @@ async def fair(place: Installation, client: Client, events: int) -> dict[str, An
 
 
 async def wait_of(place: Installation, client: Client, topic: str, number: int) -> float:
-    """Seconds from the record's acknowledgement to the start of its run, as Temporal says."""
+    """Seconds from the record's acknowledgement to the start of its run in Temporal."""
     headers = HEADERS | {"ce_id": b"%d" % number}
     await asyncio.to_thread(place.kafka.produce, topic, [b"1"], headers=headers)
     written = time.time()
@@ -234,7 +234,7 @@ async def measure(place: Installation, what: list[str], events: int) -> dict[str
 
 
 def table(found: dict[str, dict[str, Any]]) -> str:
-    """What docs/triggers.md shows."""
+    """The table of docs/triggers.md."""
     rows = [line for name, lines in ROWS.items() if name in found for line in lines(found[name])]
     return "\n".join(["| | |", "|---|---|", *(f"| {what} | {figure} |" for what, figure in rows)])
 

@@ -1,9 +1,9 @@
-"""A storm of 429: thousands of calls of an emulated AWS Lambda whose concurrency falls and rises under way.
+"""A storm of 429: thousands of calls of an emulated AWS Lambda whose concurrency falls and rises during the run.
 
     python bench/functions.py [--calls 2000] [--slots 200] [--svg docs/lambda-rate.svg]
 
-Every call runs in a sandbox with Lambda's real runtime client. Printed, second by second: calls taken, calls refused,
-and the rate the slots kept to. At the end every task has its outcome, and none has spent an attempt.
+Every call runs in a sandbox with Lambda's real runtime client. Printed for each second: accepted calls, refused calls,
+and the rate of the slots. At the end every task has its outcome, and none has spent an attempt.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from treadle.executors.testing import Place, Workbench
 from treadle.primitives import sealing
 
 PHASES = ((0.0, 8), (0.4, 1), (0.6, 8))
-"""From this share of the calls on, so many sandboxes at a time."""
+"""(share of the calls, number of sandboxes from there on)."""
 
 
 class Second(NamedTuple):
@@ -75,7 +75,7 @@ async def storm(functions: LambdaPlace, folder: Path, calls: int, slots: int) ->
 
 
 def plot(seconds: list[Second]) -> str:
-    """Calls taken, calls refused and the rate over time, as a small SVG."""
+    """Accepted calls, refused calls and the rate over time, as a small SVG."""
     wide, high, margin = 720, 260, 40
     top = max(max(s.taken + s.refused, s.rate) for s in seconds) * 1.05
     last = max(len(seconds) - 1, 1)

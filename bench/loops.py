@@ -1,18 +1,18 @@
-"""Loops against their floor: k-means and logistic regression, 8 partitions, 2 processes. Prints JSON lines.
+"""Loops compared with their floor: k-means and logistic regression, 8 partitions, 2 processes. Prints JSON lines.
 
     python bench/loops.py [--rounds 5] [--only kmeans] [--command]
 
-For each example, one after the other and then again, so that what else the machine does falls on all alike:
+For each example, in turn and repeatedly, so that other load on the machine affects all alike:
 
 * `pool`: the floor. `multiprocessing.Pool(2)`, the partitions resident in its processes, the same functions folded in
-  the same order, nothing kept anywhere.
+  the same order, nothing stored.
 * `single`: the same in one process; its ideal on two cores is half of that.
 * `direct` and `storage`: the example itself, run by the engine on two local processes, blocks in shared memory or (with
   `exchange: storage`) in a file store. Timed is the loop as a node of the run: from its first look at the store until
   its result is written there.
 
 `--command` adds `treadle run` on the embedded server: the whole command, and in it the loop by the times of its
-ledger's files. The final states of all of them are compared bit for bit; what differs ends the program.
+ledger's files. The final states of all of them are compared bit for bit; a difference ends the program.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ PROCESSES = 2
 
 @dataclass(frozen=True)
 class Workload:
-    """One example, and what its loop is made of."""
+    """One example, with the parts of its loop."""
 
     example: str
     loop: str
     state: str
     work: str
-    """Function of a partition and the state; `argument` is the state's name in it."""
+    """Function of a partition and the state. `argument`: the state's name in it."""
     argument: str
     combine: str
     finish: str
@@ -80,7 +80,7 @@ class Workload:
     generate: Callable[[Path, dict[str, Any]], None]
     iterations: int
     path: str = ""
-    """Stage path of the work, with the iteration as {}: where its random numbers come from."""
+    """Stage path of the work, with the iteration as {}. It seeds the random numbers."""
     seed: int = 0
     arguments: Callable[[int], dict[str, Any]] = field(default=lambda _: {})
 
@@ -146,7 +146,7 @@ class Floor:
         return self._work(self._parts[index], **{workload.argument: state}, **more)
 
     def run(self, start: Any, work: Callable[[list[tuple[int, int, Any]]], Any]) -> Any:
-        """Every iteration; `work` maps (partition, iteration, state) to partials, in order."""
+        """Run every iteration. `work` maps (partition, iteration, state) to partials, in order."""
         state = start
         for iteration in range(1, self._workload.iterations + 1):
             total, *rest = work([(index, iteration, state) for index in range(PARTITIONS)])
@@ -178,7 +178,7 @@ def _pooled(pool: Pool) -> Callable[[list[tuple[int, int, Any]]], Any]:
 
 
 class TimedEngine(Engine):
-    """Knows how long the run's loop took, and the state before and after it."""
+    """Records the duration of the run's loop, and the state before and after it."""
 
     seconds = 0.0
 
@@ -207,7 +207,7 @@ class TimedEngine(Engine):
 
 @dataclass
 class Bench:
-    """One example's data, and everything that runs on it."""
+    """One example's data, with all variants that run on it."""
 
     workload: Workload
     folder: Path
@@ -271,7 +271,7 @@ def _timed(times: dict[str, list[float]], name: str) -> Iterator[None]:
 
 
 def command_rounds(bench: Bench, count: int) -> dict[str, list[float]]:
-    """`treadle run` on a home of its own; the first, which starts the server, does not count."""
+    """`treadle run` in a new home. The first run, which starts the server, does not count."""
     home = bench.folder / "home"
     environment = {**os.environ, "TREADLE_HOME": str(home)}
     treadle = [str(Path(sys.executable).with_name("treadle"))]
@@ -293,7 +293,7 @@ def command_rounds(bench: Bench, count: int) -> dict[str, list[float]]:
 
 
 def _loop_by_files(home: Path, loop: str) -> float:
-    """From the first entry of the newest run's ledger to its result, by the times of the files."""
+    """Seconds from the first entry of the newest run's ledger to its result, by the times of the files."""
     result = max(home.rglob(f"segments/{loop}/result"), key=lambda file: file.stat().st_mtime_ns)
     opened = min((result.parent / "ledger").iterdir())
     return (result.stat().st_mtime_ns - opened.stat().st_mtime_ns) / 1e9

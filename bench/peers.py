@@ -1,9 +1,9 @@
-"""Messages and blocks between two processes against what the kernel itself takes. Prints JSON lines.
+"""Messages and blocks between two processes, compared with the kernel's own cost. Prints JSON lines.
 
     python bench/peers.py [--rounds 10] [--trips 3000] [--size 100000000] [--tls]
 
-Everything goes over TCP on loopback between two processes; all are timed in turn, again and again, so that what else
-the machine does falls on all alike. A round trip is 1 KiB there and back:
+Everything goes over TCP on loopback between two processes. All are timed in turn and repeatedly, so that other load on
+the machine affects all alike. A round trip is 1 KiB there and back:
 
 * `raw trip`: `send` and `recv` on blocking sockets, nothing else;
 * `trip`: two `wire.Connection`, a message with a tail;
@@ -68,7 +68,7 @@ def raw_echo(listener: socket.socket) -> None:
 
 
 def raw_send(listener: socket.socket, path: Path, size: int) -> None:
-    """The file once for each byte that comes."""
+    """Send the file once for each received byte."""
     sock, _ = listener.accept()
     descriptor = os.open(path, os.O_RDONLY)
     with sock:
@@ -95,7 +95,7 @@ def received(connection: wire.Connection) -> tuple[Trip, bytearray]:
 
 
 def serve(pipe: Pipe, root: Path, size: int, tls: wire.Identity | None) -> None:
-    """A server of each kind, one thread each, as long as the other end of the pipe is open."""
+    """A server of each kind, with one thread each, while the other end of the pipe is open."""
     from threading import Thread
 
     host = HostFolder(root)
@@ -126,7 +126,7 @@ def other_process(root: Path, size: int, tls: wire.Identity | None) -> Iterator[
         process.join()
 
 
-# -- this one ----------
+# -- this process ----------
 
 
 def measure(name: str, operation: Callable[[], object], times: int, figures: dict[str, list[float]]) -> None:

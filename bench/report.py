@@ -1,4 +1,4 @@
-"""Renders the figures of one run as Markdown; what stands below "## Remarks" is kept.
+"""Renders the figures of one run as Markdown. The text below "## Remarks" is kept.
 
 python bench/report.py [--results FILE] [--output bench/RESULTS.md]
 """
@@ -68,7 +68,7 @@ class Run:
 
 
 class Target(NamedTuple):
-    """`seen` must be at most (or, if `below`, less than) `bound`; None: not measured."""
+    """`seen` must be at most (or, if `below`, less than) `bound`. None: not measured."""
 
     what: str
     seen: float | None
@@ -164,7 +164,7 @@ def _sorted(run: Run) -> str:
 
 
 def _absent(run: Run) -> list[str]:
-    """What has no figure, and why."""
+    """The missing figures, with their reasons."""
     found = []
     for line in run.lines:
         reason = line.get("skipped") or line.get("error")

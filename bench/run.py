@@ -1,4 +1,4 @@
-"""Measures everybody, one after the other, and writes a JSON line for each figure.
+"""Measures all rivals, one after the other, and writes a JSON line for each figure.
 
 python bench/run.py [--quick] [--only direct,Redis] [--members 2,8] [--what members,sort] [--results FILE]
 """
@@ -29,13 +29,13 @@ from harness.settings import BENCH, BENCH_DIR, RESULTS, RIVALS, SHARED_MEMORY, S
 from harness.work import Task
 
 _CHILD_SUBREAPER = 36
-"""Of prctl: what a child leaves behind becomes ours, so that we can end it."""
+"""The option of prctl: orphans of a child become this process's children, so that it can end them."""
 _MEMORY_SHARE = 0.6
-"""Of the memory that is available, for a reduce or broadcast and its copies."""
+"""Share of the available memory for a reduce or broadcast and its copies."""
 
 
 class Results:
-    """The file of figures: one JSON object a line."""
+    """The file of figures: one JSON object in each line."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -57,7 +57,7 @@ def _brief(facts: dict[str, Any]) -> str:
 
 
 def run_cell(cell: plan.Cell, results: Results, seconds: float) -> None:
-    """All tasks of a cell; when one fails, the others go on in a new child."""
+    """Run all tasks of a cell. When one fails, the others continue in a new child."""
     where = {"rival": cell.rival, "members": cell.members}
     if cell.skipped:
         results.write(**where, skipped=cell.skipped)
@@ -75,7 +75,8 @@ def run_cell(cell: plan.Cell, results: Results, seconds: float) -> None:
 
 
 def _measure(where: dict[str, Any], tasks: list[Task], results: Results, seconds: float) -> int:
-    """In one child; how many tasks are dealt with: up to the first that failed, all when nothing can start."""
+    """Run in one child. Returns the number of finished tasks: up to the first that failed, or all when nothing can
+    start."""
     started, done = False, 0
     arguments = ["members", where["rival"], str(where["members"]), json.dumps([asdict(task) for task in tasks])]
     for said in child(RIVALS[where["rival"]], arguments, seconds):
@@ -102,7 +103,8 @@ def run_sort(sort: plan.Sort, results: Results, seconds: float) -> None:
 
 
 def _fits(task: Task, members: int) -> bool:
-    """Each member's array, its copy on the way and a partial sum; in a broadcast, a copy for each at most."""
+    """Whether it fits: each member's array, its copy in transit and a partial sum; in a broadcast, a copy for each at
+    most."""
     with open("/proc/meminfo") as file:
         available = int(file.read().partition("MemAvailable:")[2].split()[0]) * 1024
     copies = {"reduce": 3 * members, "broadcast": members + 3}.get(task.operation, 0)
@@ -124,7 +126,7 @@ def _summary(said: dict[str, Any]) -> dict[str, Any]:
 
 
 def child(entry: Entry, arguments: list[str], seconds: float) -> Iterator[dict[str, Any]]:
-    """What the child says; an error when it ends, or does not, without having said one."""
+    """Yields the child's records, and an error when it ends or hangs without one."""
     if not Path(entry.python).exists():
         yield {"error": "no environment: run bench/environments.py first"}
         return
@@ -166,7 +168,7 @@ def _answers(process: subprocess.Popen[bytes], end: float) -> Iterator[dict[str,
 
 
 def _environment(shared: str) -> dict[str, str]:
-    """One thread for each process, files below BENCH_DIR, nobody phones home."""
+    """One thread for each process, files below BENCH_DIR, no telemetry."""
     (BENCH_DIR / "tmp").mkdir(exist_ok=True)
     one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     return {
@@ -182,7 +184,7 @@ def _environment(shared: str) -> dict[str, str]:
 
 
 def end_descendants() -> None:
-    """Everything that a child left running: asked first, then killed."""
+    """End all processes that a child left running: first by request, then by a kill."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         for _ in range(30):
             left = _descendants(os.getpid())

@@ -1,8 +1,9 @@
-"""One level against two, for shuffles of more and more parts: time, CPU time, memory of the driver, bytes on record.
+"""One level compared with two, for shuffles with growing numbers of parts: time, CPU time, memory of the driver, bytes
+on record.
 
     python bench/wide_shuffle.py --sources 1000 --targets 1000 --rows 1000 --place host --levels two
 
-Each call is one run in a fresh process, so that the peak of its memory is the driver's of that run alone. Rows are two
+Each call is one run in a fresh process, so the peak of its memory is the driver's in that run alone. Rows are two
 64-bit integers; every target is summed, and the sum of sums is checked. CPU time is that of driver and workers, from
 their start to their end.
 """

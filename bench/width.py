@@ -1,11 +1,11 @@
-"""How cost grows with width and depth: a stage of many partitions, tracked one by one, and a chain of many stages.
+"""The growth of cost with width and depth: a stage of many partitions, tracked one by one, and a chain of many stages.
 
     python bench/width.py                       # the table of docs/decisions/0021, about ten minutes on two cores
     python bench/width.py --items 1000,10000 --stages 1,10
 
-Each row is a process of its own with an embedded Temporal server, one driver and two slots; the function returns what
-it is given. Everything is as durable as in any run. `driver` is processor time of the process that has the driver
-(other work on the machine disturbs it less), `memory` its peak, above what it had before the run.
+Each row is a separate process with an embedded Temporal server, one driver and two slots. The function returns its
+argument. Everything is as durable as in any run. `driver` is processor time of the process with the driver, which other
+work on the machine disturbs less. `memory` is its peak, above the memory before the run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SMALL = {"type": "map", "input": {"range": 4}, "uses": "trivial:same"}
 
 
 def document(items: int, stages: int) -> dict[str, Any]:
-    """Of one stage: `items` partitions of one item; else that many stages, none in the tasks of another."""
+    """A workflow of one stage with `items` partitions of one item, or of `stages` stages without fusion."""
     wide = {"type": "map", "input": {"range": items}, "batch": {"maxItems": 1}, "uses": "trivial:same"}
     chain = {"s0": wide}
     for number in range(1, stages):
@@ -62,7 +62,7 @@ async def measure(items: int, stages: int, folder: Path) -> dict[str, float]:
 
 
 def peak() -> float:
-    """MiB that this process has had."""
+    """The maximum of MiB of this process."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 

@@ -1,10 +1,11 @@
-"""Members as processes of this machine, for the rivals that bring none of their own.
+"""Members as processes of this machine, for the rivals that have none of their own.
 
-All members meet at a barrier of the system before each round, and note when they began and were done, on the clock
-that all processes of a machine share, in memory that they share: to tell the parent would take the processors from
-those who are not done. Nobody sleeps shortly before: two idle cores that are to wake 64 members at once take far longer
-than a round does. A round takes from the first begin until the last end; a barrier, from the last arrival until the
-last release. Making arrays and checking answers is not timed.
+All members meet at a barrier of the system before each round. They record their start and end, on the clock and in the
+memory that all processes of a machine share: messages to the parent would take processor time from members that still
+work. No process sleeps shortly before: two idle cores that must wake 64 members at once take far longer than a round.
+
+A round takes from the first start until the last end; a barrier, from the last arrival until the last release. Making
+arrays and checking answers is not timed.
 """
 
 from __future__ import annotations
@@ -27,28 +28,29 @@ from harness import work
 from harness.work import Array, Task
 
 DEADLINE = 60.0
-"""Seconds within which every step of every member must be over."""
+"""Seconds within which every step of every member must end."""
 _LOOK = 0.002
-"""Seconds between looks whether all are done."""
+"""Seconds between checks for the end of all."""
 
 
 class Member(Protocol):
-    """What a rival lets a member do. `key` is the same for all members of one collective and new for each."""
+    """The operations of a rival's member. `key` is the same for all members of one collective, and new for each
+    collective."""
 
     def broadcast(self, key: str, value: Array | None) -> Array:
-        """Seat 0 gives the value, the others None; all have it afterwards."""
+        """Seat 0 gives the value, the others None. All return it."""
 
     def reduce(self, key: str, value: Array) -> Array | None:
-        """The element-wise sum at one of the members, None at the others."""
+        """Returns the element-wise sum at one of the members, None at the others."""
 
     def shuffle(self, key: str, value: Array) -> Array:
-        """Of the integers of all, those congruent to the own seat."""
+        """Returns the integers of all members that are congruent to its own seat."""
 
     def barrier(self, key: str) -> None:
-        """Returns when all have called it."""
+        """Returns once all have called it."""
 
     def ping(self, key: str, payload: bytes, count: int) -> list[float]:
-        """Of seat 0: seconds of each of `count` round trips to seat 1, which calls `pong`."""
+        """Called by seat 0: seconds of each of `count` round trips to seat 1, which calls `pong`."""
 
     def pong(self, key: str, count: int) -> None: ...
 
@@ -56,23 +58,23 @@ class Member(Protocol):
 
 
 Join = Callable[[Any, int, int], Member]
-"""Of (setup, seat, members), in the member's process."""
+"""Called with (setup, seat, members) in the member's process."""
 
 
 class Place(NamedTuple):
-    """Of one member among the others."""
+    """The place of one member among the others."""
 
     seat: int
     members: int
     pipe: Connection
-    """To the parent."""
+    """Connection to the parent."""
     start: Barrier
     times: ctypes.Array[ctypes.c_double]
-    """Of this round: when each seat began, then when each was done; 0: not yet."""
+    """The start of each seat in this round, then the end of each seat. 0: not yet."""
 
 
 class Gang:
-    """`members` processes; `setup` must be picklable, and `join` importable."""
+    """`members` processes. `setup` must be picklable, and `join` importable."""
 
     def __init__(self, join: Join, setup: Any, members: int, preload: Sequence[str]) -> None:
         context = multiprocessing.get_context("forkserver")
@@ -137,14 +139,14 @@ class Gang:
         return float(max(self._times[self._members :]) - first)
 
     def _await_all_done(self) -> None:
-        """Who says something instead has failed."""
+        """A member that sends a message instead has failed."""
         end = time.monotonic() + DEADLINE
         while not all(self._times[self._members :]):
             if self._said.select(_LOOK) or time.monotonic() > end:
                 self._all("done")
 
     def _all(self, what: str, pipes: Sequence[Connection] | None = None) -> list[Any]:
-        """What each member says next, by seat; `what` is what it must be."""
+        """The next message of each member, by seat. `what`: the expected message."""
         pipes = self._pipes if pipes is None else pipes
         answers: dict[Connection, Any] = {}
         end = time.monotonic() + DEADLINE
@@ -169,7 +171,7 @@ def _said(pipe: Connection, what: str) -> Any:
 
 
 def _live(place: Place, join: Join, setup: Any) -> None:
-    """A member's life: one task after the other, until None comes."""
+    """Run a member: one task after the other, until None arrives."""
     pipe = place.pipe
     try:
         member = join(setup, place.seat, place.members)
@@ -204,12 +206,12 @@ def _one_round(place: Place, member: Member, task: Task, key: str, number: int, 
     place.times[place.seat] = time.monotonic()
     check = _do(place, member, task, key, number, value)
     place.times[place.members + place.seat] = time.monotonic()
-    place.pipe.recv()  # else who is done would take the processors from those who are not
+    place.pipe.recv()  # else a finished member takes processor time from the others
     place.pipe.send(("checked", check()))
 
 
 def _do(place: Place, member: Member, task: Task, key: str, number: int, value: Array) -> Callable[[], object]:
-    """What is timed; gives what checks the answer."""
+    """The timed work. Returns a function that checks the answer."""
     seat, members = place.seat, place.members
     if task.operation == "barrier":
         member.barrier(key)

@@ -1,4 +1,4 @@
-"""What the figures were measured on, without names of machines or places."""
+"""The machine of the figures, without names of machines or places."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import asyncio
 
 
 class Meeting:
-    """An actor whose coroutines run in one event loop: all who wait under one key go on together."""
+    """An actor whose coroutines run in one event loop. All waiters with the same key continue together."""
 
     def __init__(self, parties: int) -> None:
         self._parties = parties

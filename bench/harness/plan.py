@@ -1,4 +1,4 @@
-"""What is measured: cells of one rival, one number of members and a list of tasks. `quick` is cut to minutes."""
+"""The measured cells: one rival, one number of members and a list of tasks. `quick` limits them to minutes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Cell(NamedTuple):
     members: int
     tasks: list[Task]
     skipped: str = ""
-    """Why it is not measured."""
+    """The reason why it is not measured."""
 
 
 class Sort(NamedTuple):
@@ -34,7 +34,7 @@ class Sort(NamedTuple):
 
 
 def cells(*, quick: bool) -> list[Cell]:
-    """Rival after rival for each number of members, so that what is compared is close in time."""
+    """Rival after rival for each number of members, so that compared figures are close in time."""
     found = []
     for members in (2, 8, 64, 16, 256) if quick else (2, 8, 16, 32, 64, 256):
         for rival in RIVALS:
@@ -44,7 +44,7 @@ def cells(*, quick: bool) -> list[Cell]:
 
 
 def sorts(*, quick: bool) -> list[Sort]:
-    """Over S3 it takes ten seconds."""
+    """Terasort over S3 takes ten seconds."""
     size, rounds = (SORTED_QUICK, 3) if quick else (SORTED_FULL, 5)
     return [Sort(rival, size, 1 if quick and rival == "storage S3" else rounds) for rival in SORTERS]
 
@@ -69,7 +69,7 @@ def _tasks(rival: str, members: int, *, quick: bool) -> list[Task]:
 
 
 def _large(operation: Operation, rival: str, *, quick: bool) -> Task:
-    """Seconds each over S3, so few there."""
+    """Each takes seconds over S3, so there are few."""
     if not quick:
         return Task(operation, LARGE, rounds=3 if rival in _SLOW else 7)
     if rival == "storage S3":

@@ -1,4 +1,4 @@
-"""Where things are and who is measured. Standard library only."""
+"""Paths and rivals. Standard library only."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Literal, NamedTuple
 
 BENCH = Path(__file__).resolve().parent.parent
 BENCH_DIR = Path(os.environ.get("BENCH_DIR") or Path(tempfile.gettempdir()) / "treadle-bench")
-"""The rivals' environment, data and results; kept."""
+"""The rivals' environment, data and results. They are kept."""
 SHARED_MEMORY = Path(os.environ.get("BENCH_SHARED_MEMORY") or "/dev/shm")
-"""Where segments and host blocks go; the runner gives every child a folder of its own and removes it."""
+"""The place of segments and host blocks. The runner gives every child its own folder, and removes it."""
 RIVALS_PYTHON = BENCH_DIR / "rivals" / "bin" / "python"
 RESULTS = BENCH_DIR / "results.jsonl"
 
 
 class Entry(NamedTuple):
-    """Who is measured: the module below `rivals` or `sorters`, its class, and where it runs."""
+    """A rival: its module below `rivals` or `sorters`, its class, and its environment."""
 
     module: str
     name: str

@@ -1,6 +1,6 @@
-"""Records for terasort, and the numpy functions that every sorter but treadle runs: sample, partition, merge.
+"""Records for terasort, and the numpy functions of every sorter except treadle: sample, partition, merge.
 
-Records are 100 printable bytes, the first ten are the key; a file of them is an array of shape (n, 100).
+Records are 100 printable bytes; the first ten are the key. A file of them is an array of shape (n, 100).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SAMPLE = 2000
 
 
 def make(folder: Path, size: int) -> Path:
-    """`size` bytes in `FILES` files of `folder`, made once."""
+    """Make `size` bytes in `FILES` files of `folder`, once."""
     data = folder / f"records-{size}"
     if not (data / "expected.json").exists():
         data.mkdir(parents=True, exist_ok=True)
@@ -43,18 +43,19 @@ def expected(data: Path) -> dict[str, int]:
 
 
 def fingerprint(records: Array) -> int:
-    """The same for the same records in any order; whole records are mixed, so that swapped pieces show."""
+    """The same for the same records in any order. Whole records are mixed, so that swapped pieces change it."""
     words = np.ascontiguousarray(records).view("<u4").astype(np.uint64)
     factors: Array = np.random.default_rng(7).integers(0, 2**63, int(words.shape[1]), dtype=np.uint64)
     mixed = np.zeros(len(words), dtype=np.uint64)
     for column in range(words.shape[1]):
-        mixed = (mixed + words[:, column]) * (factors[column] | np.uint64(1))  # odd: nothing is lost
+        mixed = (mixed + words[:, column]) * (factors[column] | np.uint64(1))  # odd, so that no bit is lost
         mixed ^= mixed >> np.uint64(29)
     return int(mixed.sum(dtype=np.uint64))
 
 
 def check(target: Path, expected: dict[str, int]) -> None:
-    """The files of `target`, in the order of their names, are the records in order of their keys. AssertionError."""
+    """Raises AssertionError unless the files of `target`, in the order of their names, hold the records in the order of
+    their keys."""
     count, digest, last = 0, 0, b""
     for path in sorted(path for path in target.rglob("*") if path.is_file() and path.name[0] not in "._"):
         records = read(str(path))
@@ -88,7 +89,7 @@ def bounds(samples: list[Array], parts: int) -> Array:
 
 
 def partition(path: str, bounds: Array) -> list[Array]:
-    """The records of each range, in no order."""
+    """The records of each range, unordered."""
     records = read(path)
     targets = np.searchsorted(bounds, _words(records), side="right").astype(np.int8)
     order = np.argsort(targets, kind="stable")

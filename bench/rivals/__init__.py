@@ -1,1 +1,1 @@
-"""Who is measured: one module each, with a class `Rival` as in `interface`."""
+"""The rivals: one module each, with a class `Rival` as in `interface`."""

@@ -1,7 +1,7 @@
 """Dask distributed: a worker process of one thread for each member, on this machine.
 
-The client is seat 0 of a broadcast; a reduce's sum stays with the worker of seat 0. Barrier and round trip: an actor,
-as Dask has no barrier of its own. A round takes from the client's first call until its last answer.
+The client is seat 0 of a broadcast. A reduce's sum stays with the worker of seat 0. Barrier and round trip use an
+actor, as Dask has no barrier. A round takes from the client's first call until its last answer.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def ping(echo: Any, payload: bytes, count: int) -> list[float]:
 
 
 def cluster(workers: int, folder: Path) -> LocalCluster:
-    """Worker processes of one thread on loopback that keep everything in memory."""
+    """Worker processes with one thread on loopback that keep all data in memory."""
     dask.config.set(
         {
             "distributed.worker.memory.spill": False,

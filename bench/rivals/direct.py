@@ -1,7 +1,7 @@
-"""treadle's channels: members of one gang on one host, their coordinator in the process that measures.
+"""treadle's channels: members of one gang on one host, with their coordinator in the measuring process.
 
-Arrays above 8 KiB are blocks in the host's shared memory, smaller ones travel in messages over Unix sockets. A round
-trip is one over TCP on loopback, as between members that may be on several hosts.
+Arrays above 8 KiB are blocks in the host's shared memory; smaller ones travel in messages over Unix sockets. A round
+trip uses TCP on loopback, as between members on several hosts.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Setup(NamedTuple):
 
 
 def congruent(values: Array) -> Array:
-    """A shuffle sends a record to the member its hash is congruent to."""
+    """The key of a shuffle: a record goes to the member congruent to its hash."""
     return values
 
 
@@ -52,7 +52,7 @@ class Member:
     """Channels are made at their first use and stay, as in a function that iterates."""
 
     def __init__(self, setup: Setup, seat: int, members: int) -> None:
-        prepare_process()  # as a worker is, in which a gang's members run
+        prepare_process()  # as in a worker, which runs a gang's members
         self._setup = setup
         self._gang = Gang(setup.address, RUN, "gang", seat, members, DEADLINE, one_host=True)
         self._member = self._join(self._gang)

@@ -1,7 +1,7 @@
-"""What the machine can do without any library: arrays in shared memory that is made once and kept, TCP sockets.
+"""The machine's limit without any library: arrays in shared memory that is made once and kept, TCP sockets.
 
-Every member writes what it brings straight into its own segment; a reduce is done in slices by all members at once.
-Nothing is hashed, nothing can fail, nobody can join later: no transport that does those things can be faster.
+Every member writes its data straight into its own segment. All members do a reduce at once, in slices. There is no
+hashing, no failure handling and no late join, so no transport with these features can be faster.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from harness.work import Array, split
 from rivals.interface import GangRival
 
 _STRIPE = 1 << 16
-"""Elements that are added at a time, so that the sum stays in cache."""
+"""Elements added at a time, so that the sum stays in cache."""
 
 
 class Setup(NamedTuple):
@@ -105,7 +105,7 @@ class Member:
         self._setup.barrier.wait(DEADLINE)
 
     def _segment(self, name: str, length: int | None = None) -> Array:
-        """Shared float64; with a length it is made that long, and then stays for the next round."""
+        """Shared float64. With a length it is resized, and then stays for the next round."""
         path = self._setup.segments / name
         if length is not None and (not path.exists() or path.stat().st_size != 8 * length):
             path.write_bytes(b"")

@@ -1,4 +1,4 @@
-"""What the runner asks of everyone it measures."""
+"""The interface of all rivals for the runner."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from harness.work import Task
 
 
 class Rival(Protocol):
-    """Started once for each number of members; collectives are measured one after the other."""
+    """Started once for each number of members. Collectives are measured one after the other."""
 
     def start(self, members: int, folder: Path) -> None:
-        """Begin; `folder` is empty and may be filled."""
+        """Start. `folder` is empty and may be filled."""
 
     def measure(self, task: Task) -> list[float]:
-        """Seconds of each round, after the warm-up; every answer was checked. Raises AssertionError for a wrong one."""
+        """Seconds of each round after the warm-up. Every answer is checked. Raises AssertionError for a wrong one."""
 
     def stop(self) -> None:
-        """End what was started."""
+        """Stop all started processes."""
 
 
 class GangRival:
-    """A rival whose members are processes that we start: `serve` begins what they need, `join` is their part."""
+    """A rival whose members are processes of the runner: `serve` starts their shared part, `join` is the member's
+    part."""
 
     join: Join
     preload: tuple[str, ...] = ()
@@ -44,5 +45,5 @@ class GangRival:
             self._gang.close()
 
     def serve(self, members: int, folder: Path) -> Any:
-        """What `join` needs to know."""
+        """Start the shared part. Returns the data for `join`."""
         raise NotImplementedError

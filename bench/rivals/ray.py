@@ -1,7 +1,7 @@
-"""Ray: one node of as many CPUs as the machine has; members are actors and arrays go through its object store.
+"""Ray: one node with all CPUs of the machine. Members are actors, and arrays go through its object store.
 
-The driver is seat 0 of a broadcast and the one that holds a reduce's sum. Barrier: an asynchronous actor that all wait
-on. A round takes from the driver's first call until its last answer.
+The driver is seat 0 of a broadcast, and holds a reduce's sum. The barrier is an asynchronous actor on which all wait. A
+round takes from the driver's first call until its last answer.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def begin(folder: Path) -> None:
 
 
 def _object_store_bytes() -> int:
-    """Half of shared memory, and not more than a third of the machine's memory."""
+    """Half of shared memory, and at most a third of the machine's memory."""
     shared = os.statvfs("/dev/shm")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return min(shared.f_bavail * shared.f_frsize // 2, memory // 3)

@@ -1,6 +1,6 @@
-"""Redis as a mailbox: a list for each seat, blocking pops; large values are set once and a small note is pushed.
+"""Redis as a mailbox: a list for each seat, blocking pops. Large values are set once, and a small note is pushed.
 
-Arrays travel as their raw bytes, which is the least that redis-py can be given.
+Arrays travel as their raw bytes, the minimum for redis-py.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Member:
         return np.concatenate([parts[self._seat], *received])
 
     def barrier(self, key: str) -> None:
-        """The last to arrive leaves a token for each."""
+        """The last to arrive leaves a token for each member."""
         if self._redis.incr(f"{key}:n") == self._members:
             self._redis.rpush(f"{key}:go", *[b"go"] * self._members)
         self._redis.blpop([f"{key}:go"], _SECONDS)

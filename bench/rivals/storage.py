@@ -1,7 +1,7 @@
-"""The same collectives over nothing but an object store, as functions without a path to each other would do them.
+"""The same collectives over an object store alone, as functions without a path to each other would do them.
 
-Data goes through `Blocks`, one object for each producer; its reference, or the data itself when it is small, is an
-object with a name that readers know and poll for: at once, then in intervals that grow to `SLOWEST`.
+Data goes through `Blocks`, one object for each producer. Its reference, or the data itself when it is small, is an
+object whose name the readers know. They poll for it: at once, then in intervals that grow to `SLOWEST`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from treadle.primitives.testing.s3 import seaweedfs
 
 FAN_OUT = 2
 FASTEST, SLOWEST = 0.0005, 0.02
-"""Seconds between two looks."""
+"""Seconds between two polls."""
 _INLINE = 8 << 10
 _RUN = "bench"
 
@@ -63,7 +63,7 @@ class Member:
         return np.concatenate([parts[self._seat], *received])
 
     def barrier(self, key: str) -> None:
-        """Each leaves a mark; seat 0 counts them and then says so, so that only one lists the folder."""
+        """Each leaves a mark. Seat 0 counts them and then announces the end, so that only one lists the folder."""
         if self._seat:
             self._store.create(f"{key}/arrived/{self._seat}", b"")
             self._await(lambda: self._store.head(f"{key}/released"))

@@ -1,4 +1,4 @@
-"""Two processes and shared memory, no engine: the least that the sort takes with these functions."""
+"""Two processes and shared memory without an engine: the minimum for the sort with these functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from harness.work import Array
 
 
 def split(task: tuple[str, str, Array]) -> list[int]:
-    """Partition a file into a segment that is made once; where each part ends."""
+    """Partition a file into a segment that is made once. Returns the ends of the parts."""
     segment, path, bounds = task
     parts = tera.partition(path, bounds)
     ends = np.cumsum([0, *map(len, parts)]).tolist()
@@ -60,5 +60,5 @@ class Sorter:
         self._pool.terminate()
         self._pool.join()
         del self._pool
-        gc.collect()  # its semaphores, which stay in shared memory when this process ends without finalizers
+        gc.collect()  # its semaphores stay in shared memory when this process ends without finalizers
         shutil.rmtree(self._segments, ignore_errors=True)

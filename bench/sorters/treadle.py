@@ -1,6 +1,6 @@
 """examples/terasort as a run of the whole engine (Temporal server, driver, ledger, local processes), without its check.
 
-Measured from the submission to the end of the run, with server and driver up, as for the others.
+Measured from the submission to the end of the run, with server and driver running, as for the others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SECONDS = 120.0
 
 
 def workflow(exchange: str) -> Spec:
-    """The example's sort, without the stages that check its result, a task for each file as the others have it."""
+    """The example's sort without its checking stages, with a task for each file as in the other sorters."""
     document = load(EXAMPLE / "terasort.yaml").require().model_dump(mode="json", by_alias=True, exclude_unset=True)
     for stage in ("summaries", "check"):
         del document["stages"][stage]
@@ -57,7 +57,7 @@ class Sorter:
         self._service = self._do(self._exit.enter_async_context(service(self._home, os.cpu_count() or 1)))
 
     def prepare(self) -> None:
-        """Begin what the store needs."""
+        """Start the store's server, if it needs one."""
 
     def sort(self, files: list[str], target: Path) -> None:
         self._do(self._sort(f"{Path(files[0]).parent}/rec-*", str(target)))
@@ -99,7 +99,7 @@ class StorageFile(Sorter):
 
 
 class StorageS3(Sorter):
-    """The store is on SeaweedFS; input and output stay files."""
+    """The store is on SeaweedFS. Input and output stay files."""
 
     def prepare(self) -> None:
         endpoint = self._exit.enter_context(seaweedfs())

@@ -1,4 +1,4 @@
-"""Measures everybody on all workloads in one run, and writes bench/WORKLOADS.md.
+"""Measures all rivals on all workloads in one run, and writes bench/WORKLOADS.md.
 
 python -m workloads [--minutes 11] [--small] [--rivals treadle,floor,Ray] [--workloads words,sort]    (in bench)
 """

@@ -1,4 +1,4 @@
-"""Whether an answer is right. Not timed. Raises AssertionError."""
+"""Checks of answers. Not timed. They raise AssertionError."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from workloads.settings import Sizes, Workload
 
 
 def check(workload: Workload, sizes: Sizes, answer: Any, target: Path) -> None:
-    """`target`: the folder in which files were to be written."""
+    """`target`: the folder for written files."""
     _CHECKS[workload](sizes, answer, target)
 
 
@@ -83,7 +83,7 @@ _CHECKS: dict[Workload, Callable[[Sizes, Any, Path], None]] = {
 
 
 def _files(target: Path) -> list[Path]:
-    """Data files, without what engines write beside them."""
+    """Data files, without the engines' own files."""
     found = sorted(path for path in target.rglob("*") if path.is_file() and path.name[0] not in "._")
     assert found, "nothing was written"
     return found
@@ -96,7 +96,7 @@ def _expected(folder: Path) -> Any:
 
 @lru_cache
 def _shuffled(tasks: int, count: int) -> list[list[int]]:
-    """Count and sum of what each task must receive."""
+    """The expected count and sum of each task."""
     counts, sums = np.zeros(tasks, np.int64), [0] * tasks
     for index in range(tasks):
         for target, part in enumerate(jobs.split(jobs.draw(index, count), tasks)):

@@ -1,4 +1,4 @@
-"""One rival in its own environment: does what a line on stdin says, and answers with a line on stdout, both JSON.
+"""One rival in its own environment: carries out the orders on stdin, and answers on stdout, one JSON line each.
 
 python -m workloads.child MODULE SIZES FOLDER
 """
@@ -19,7 +19,7 @@ from workloads.settings import Sizes, Workload, own
 
 
 def own_streams() -> tuple[Any, Any]:
-    """What the runner wrote to and reads from; whatever else prints goes to stderr, whatever reads finds nothing."""
+    """The streams of the runner. All other output goes to stderr, and all other reads find nothing."""
     commands, answers = os.fdopen(os.dup(0)), os.fdopen(os.dup(1), "w", buffering=1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
@@ -34,7 +34,7 @@ class Child:
         self._rounds = 0
 
     def do(self, what: str, **details: Any) -> dict[str, Any]:
-        """Raises whatever the rival raises."""
+        """Carry out an order. Raises the rival's errors."""
         answer: dict[str, Any] = getattr(self, what)(**details)
         return answer
 
@@ -51,7 +51,7 @@ class Child:
         return {}
 
     def round(self, workload: Workload, variant: str) -> dict[str, Any]:
-        """Timed; then the answer is checked, and everything that the round left is removed."""
+        """A timed round. Then its answer is checked, and all that it left is removed."""
         from workloads.checks import check
 
         self._rounds += 1
@@ -87,4 +87,4 @@ def main(module: str, sizes: str, folder: str) -> None:
 if __name__ == "__main__":
     main(*sys.argv[1:4])
     sys.stderr.flush()
-    os._exit(0)  # libraries with threads of their own may not let go
+    os._exit(0)  # libraries with their own threads may not end

@@ -1,4 +1,4 @@
-"""The inputs, made once in BENCH_DIR, and the right answers beside them."""
+"""The inputs, made once in BENCH_DIR together with the right answers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import jobs as jobs  # found by the line above; others take it from here
 
 EXPECTED = "expected.json"
 _LINE = 80
-"""Characters after which a line of text ends."""
+"""Maximum of characters in a line of text."""
 
 
 def make(sizes: Sizes) -> None:
-    """Everything that is missing; a folder is complete once it has its expected answer."""
+    """Make all missing inputs. A folder is complete once it has its expected answer."""
     for folder, maker in ((text(sizes), _make_text), (points(sizes), _make_points)):
         if not (folder / EXPECTED).exists():
             folder.mkdir(parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ def records(sizes: Sizes) -> Path:
 
 
 def array(sizes: Sizes) -> jobs.Floats:
-    """Of the broadcast: whole numbers, so that a sum is exact in any order."""
+    """The broadcast's array: whole numbers, so that a sum is exact in any order."""
     return np.random.default_rng(44).integers(0, 1000, sizes.array).astype(np.float64)
 
 
@@ -61,7 +61,7 @@ def vocabulary(count: int) -> list[str]:
 
 
 def _make_text(folder: Path, sizes: Sizes) -> None:
-    """Words whose frequency is inverse to their rank (Zipf 1935), in lines."""
+    """Words in lines, with a frequency inverse to their rank (Zipf 1935)."""
     words = np.array(vocabulary(sizes.vocabulary))
     shares = 1 / np.arange(1, len(words) + 1)
     cumulative = np.cumsum(shares / shares.sum())
@@ -78,14 +78,14 @@ def _make_text(folder: Path, sizes: Sizes) -> None:
 
 
 def _lines(words: list[str]) -> str:
-    """A newline, instead of a space, after each word that reaches the next multiple of `_LINE`."""
+    """A newline replaces the space after each word that reaches the next multiple of `_LINE`."""
     ends = np.cumsum([len(word) + 1 for word in words]) // _LINE
     breaks = np.append(np.diff(ends) > 0, True).tolist()
     return "".join(word + ("\n" if last else " ") for word, last in zip(words, breaks, strict=True))
 
 
 def _make_points(folder: Path, sizes: Sizes) -> None:
-    """Points around centres, where the centroids begin, and where they end."""
+    """Points around centres, with the first centroids and the final ones."""
     rng = np.random.default_rng(1982)
     centres = rng.normal(0, 3, (sizes.centroids, sizes.dimensions))
     around = centres[rng.integers(0, sizes.centroids, sizes.points)]

@@ -36,7 +36,7 @@ class Treadle(Engine):  # type: ignore[misc]
     def start(self, workload: str, variant: str) -> None:  # noqa: ARG002
         self._folder = settings.BENCH_DIR / "tmp" / f"treadle-{os.getpid()}"
         self._folder.mkdir(parents=True)
-        # Of the harness only what the functions need: its other modules are no part of the user's project.
+        # Only the modules that the functions need: the others of the harness do not belong to the user's project.
         project = self._folder / "project"
         project.mkdir()
         for module in (tasks,):

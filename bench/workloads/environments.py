@@ -1,4 +1,4 @@
-"""Makes the environments of the rivals in BENCH_DIR, with fixed versions; once. What cannot be made is left out.
+"""Makes the environments of the rivals in BENCH_DIR, with fixed versions. Runs once. Failing environments are left out.
 
 python -m workloads.environments     (in the folder bench)
 """
@@ -26,7 +26,7 @@ _UV = str(Path(sys.executable).with_name("uv"))
 
 
 def make() -> dict[str, str]:
-    """Environment -> why there is none; empty when all are there."""
+    """Environment -> the reason why it is missing. Empty: all exist."""
     found = {"rivals": _done([sys.executable, str(BENCH / "environments.py")])}
     found["libraries"] = _once("libraries", _libraries)
     found["lithops"] = _once("lithops", _environment)
@@ -49,7 +49,7 @@ def _once(name: str, commands: object) -> str:
 
 
 def _libraries(name: str, pins: Sequence[str]) -> list[list[str]]:  # noqa: ARG001
-    """Beside the project's environment, which stays as it is."""
+    """A folder of libraries for the project's environment, which stays unchanged."""
     install = [_UV, "pip", "install", "--quiet", "--python", sys.executable, "--target", str(LIBRARIES)]
     return [[*install, *pins]]
 
@@ -64,7 +64,7 @@ def _environment(name: str, pins: Sequence[str]) -> list[list[str]]:
 
 
 def _done(command: Sequence[str]) -> str:
-    """Empty, or the last line of what went wrong."""
+    """Run a command. Returns the last line of an error, or an empty text."""
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

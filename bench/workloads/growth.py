@@ -1,8 +1,9 @@
-"""How the cost of an item, a byte and a stage grows: treadle alone, from small to large. Writes a table and a picture.
+"""The growth of the cost of an item, a byte and a stage: treadle alone, from small to large. Writes a table and a
+picture.
 
 python -m workloads.growth [--largest 0.1] [--rounds 2] [--output docs/growth.md] [--svg docs/growth.svg]   (in bench)
 
-`--largest` leaves out what is larger than that share of the largest size.
+`--largest` leaves out sizes above this share of the largest size.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ _PART = 64 << 20
 class Series(NamedTuple):
     title: str
     of: str
-    """What the cost is per."""
+    """The unit of the cost."""
     sizes: tuple[int, ...]
     label: Callable[[int], str]
     run: Callable[[Rival, int, Path], None]
-    """Once, with an empty folder; the answer is checked."""
+    """One run with an empty folder. The answer is checked."""
 
 
 def fan_out(rival: Rival, items: int, target: Path) -> None:
@@ -100,14 +101,14 @@ SERIES = (
 class Point(NamedTuple):
     size: int
     seconds: float
-    """The least of the rounds."""
+    """The minimum of the rounds."""
 
     def each(self, series: Series) -> float:
         return self.seconds / (self.size / (1 << 20) if series.of == "MiB" else self.size)
 
 
 def measure(series: Series, largest: float, rounds: int) -> list[Point]:
-    """In an environment of its own for each series."""
+    """Uses a new environment for each series."""
     with tempfile.TemporaryDirectory(prefix="g", dir=BENCH_DIR / "tmp") as folder:
         rival = Rival(FULL, Path(folder))
         rival.start()
@@ -141,7 +142,7 @@ def _once(rival: Rival, series: Series, size: int, folder: Path) -> float:
         shutil.rmtree(target)
 
 
-# -- what is written
+# -- output
 
 
 def rendered(found: Sequence[tuple[Series, list[Point]]], about: dict[str, Any], picture: str) -> str:
@@ -168,7 +169,7 @@ _TEXT = 'font-family="sans-serif" font-size="11" fill="#444"'
 
 
 def drawn(found: Sequence[tuple[Series, list[Point]]]) -> str:
-    """A panel for each series: cost of one against the size, both logarithmic; a flat line is what is hoped for."""
+    """A panel for each series: cost of one unit by size, both logarithmic. A flat line is ideal."""
     panels = [_panel(series, points, index) for index, (series, points) in enumerate(found)]
     width, height = 2 * (_WIDTH + 2 * _LEFT), (len(found) + 1) // 2 * (_HEIGHT + 2 * _TOP)
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">'
@@ -197,7 +198,7 @@ def _panel(series: Series, points: list[Point], index: int) -> str:
 
 
 def _scale(low: float, high: float, start: float, end: float) -> Callable[[float], float]:
-    """From a logarithmic scale to a place."""
+    """Maps a logarithmic scale to positions."""
     from math import log
 
     span = log(high / low) or 1.0

@@ -1,6 +1,6 @@
-"""A child process for each rival, asked in turn; one that fails or does not answer in time loses its turn, not others'.
+"""A child process for each rival, measured in turn. A rival that fails or times out loses its own turn only.
 
-Rounds go from rival to rival and around again, so that what else the machine does falls on all alike.
+Rounds go from rival to rival and around again, so that other load on the machine affects all alike.
 """
 
 from __future__ import annotations
@@ -25,22 +25,23 @@ from treadle.orchestrator.environment.home import Home
 from workloads.settings import PROJECT, RIVALS, Entry, Sizes, own
 
 _STARTS = 3
-"""How often a rival is started before it is given up."""
+"""Starts of a rival before it is given up."""
 
 
 class Failed(Exception):
-    """What a rival could not do, in its own words."""
+    """A rival's failure, in its own words."""
 
 
 @dataclass
 class Limits:
-    """`rounds` after the one that warms up, but none begins once an entry's own took `seconds`; `answer`: seconds."""
+    """`rounds`: after the warm-up; none begins once an entry's own rounds took `seconds`. `answer`: seconds for an
+    answer."""
 
     rounds: int = 3
     seconds: float = 8.0
     answer: float = 90.0
     end: float = field(default=float("inf"))
-    """Of the run, on the monotonic clock."""
+    """The end of the run on the monotonic clock."""
 
 
 class Child:
@@ -51,10 +52,10 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._starts = 0
         self.started = 0.0
-        """Seconds that its last start took."""
+        """Seconds of its last start."""
 
     def ask(self, what: str, **details: Any) -> dict[str, Any]:
-        """The answer. Raises Failed; the process is then gone, unless the rival itself said what is wrong."""
+        """Returns the answer. Raises Failed; the process is then gone, unless the rival itself reported the error."""
         if self._process is None and what != "stop":
             self._start()
         answer = self._asked(what, **details)
@@ -63,7 +64,7 @@ class Child:
         return answer
 
     def end(self) -> None:
-        """Ask it to stop, then make sure."""
+        """End it by request, and then by a kill."""
         if self._process is not None:
             with suppress(Failed):
                 self.ask("stop")
@@ -118,7 +119,7 @@ class Child:
         return answer
 
     def _kill(self) -> None:
-        """The process and all that it started, wherever they are now in the tree of processes."""
+        """Kill the process and all that it started, anywhere in the tree of processes."""
         if self._process is None:
             return
         self._process.kill()
@@ -137,7 +138,7 @@ class Child:
 
 
 def measure(entries: Iterable[Entry], children: dict[str, Child], limits: Limits) -> list[dict[str, Any]]:
-    """A record for each entry of one workload: its seconds, or why it has none."""
+    """A record for each entry of one workload: its seconds, or the reason for their absence."""
     records = [_warmed(entry, children[entry.rival], limits) for entry in entries]
     for _ in range(limits.rounds):
         for record in records:
@@ -178,7 +179,7 @@ def _round(record: dict[str, Any], child: Child) -> None:
 
 
 def marked(mark: str) -> list[int]:
-    """Processes that have inherited the mark in their environment: servers leave the tree of those who start them."""
+    """Processes that have inherited the mark in their environment, since servers leave their starter's tree."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         with suppress(OSError):
@@ -188,7 +189,7 @@ def marked(mark: str) -> list[int]:
 
 
 def _environment(folder: Path, shared: str) -> dict[str, str]:
-    """One thread for each process, files below `folder`, nobody phones home."""
+    """One thread for each process, files below `folder`, no telemetry."""
     return {
         **{name: value for name, value in os.environ.items() if not name.startswith(("TREADLE_", "TEMPORAL_"))},
         **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"),

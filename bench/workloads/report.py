@@ -1,4 +1,4 @@
-"""Renders the figures of one run as Markdown; what stands below "## Remarks" is kept.
+"""Renders the figures of one run as Markdown. The text below "## Remarks" is kept.
 
 python -m workloads.report [--results FILE] [--output bench/WORKLOADS.md]     (in the folder bench)
 """
@@ -33,13 +33,13 @@ class Figures:
         return statistics.median(seconds) if seconds else None
 
     def of(self, workload: Workload) -> list[Record]:
-        """The quickest first; without what has no figure."""
+        """The fastest first, without records that lack a figure."""
         found = [record for record in self.records if record["workload"] == workload and record["seconds"]]
         return sorted(found, key=lambda record: statistics.median(record["seconds"]))
 
 
 class Judged(NamedTuple):
-    """A goal and what was seen."""
+    """A goal with its measured value."""
 
     goal: Goal
     ours: float | None
@@ -104,7 +104,7 @@ def _table(figures: Figures, workload: Workload, records: list[Record]) -> str:
 
 
 def _spent(figures: Figures) -> str:
-    """Medians of the parts of a run, as its client sees them."""
+    """Medians of the parts of a run, measured by its client."""
     rows = []
     for record in figures.records:
         parts = [one for one in record["spent"] if one]
@@ -123,7 +123,7 @@ def _absent(figures: Figures) -> str:
 
 
 def line(record: Record) -> str:
-    """A record for the terminal."""
+    """A record as a line for the terminal."""
     entry, seconds = _entry(record), record["seconds"]
     said = f"median {time(statistics.median(seconds))} of {len(seconds)}" if seconds else ""
     return f"{entry.workload}: {entry.name}: {'; '.join(filter(None, [said, record.get('error')]))}"
@@ -136,7 +136,7 @@ def time(seconds: float | None) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """The first and the last column are words, the others figures."""
+    """The first and the last column are text, the others figures."""
     marks = ["---", *["--:"] * (len(head) - 2), "---" if head[-1] == "" else "--:"]
     return "\n".join(f"| {' | '.join(row)} |" for row in [list(head), marks, *rows])
 
@@ -146,7 +146,7 @@ def _entry(record: Record) -> Entry:
 
 
 def write(results: Path, output: Path | None) -> None:
-    """Into `output`; to the terminal without."""
+    """Write to `output`, or to the terminal if it is None."""
     figures = Figures([json.loads(line) for line in results.read_text().splitlines()])
     before = output.read_text() if output and output.exists() else ""
     text = render(figures, before.partition(REMARKS)[2] or "\n\nNone.\n")

@@ -1,7 +1,7 @@
-"""treadle as a user has it: an environment of its own on the embedded default, and a client that stays connected.
+"""treadle as a user runs it: a new environment on the embedded default, and a client that stays connected.
 
 Temporal's server with its database on disk, the detached driver with a worker process for each processor, ledgers and
-blocks in a store of files: whatever a run does is durable.
+blocks in a store of files: everything in a run is durable.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from treadle.primitives.stores.shared_memory import HostFolder
 
 
 class Session:
-    """`seconds`: where the time of the last run went (prepared, done, read)."""
+    """`seconds`: the parts of the last run's time (prepared, done, read)."""
 
     def __init__(self, folder: Path, roots: Sequence[Path]) -> None:
         """`folder`: for the environment, files and relative paths; `roots`: folders of the user's modules."""
@@ -46,7 +46,7 @@ class Session:
         self._site = env.plan_site()
 
     def run(self, workflow: Workflow | Spec, inputs: Mapping[str, Any] | None = None) -> str:
-        """Check, plan, bundle, submit, wait; the run's id. RuntimeError when it does not succeed."""
+        """Check, plan, bundle, submit, wait. Returns the run's id. Raises RuntimeError when it does not succeed."""
         began = time.perf_counter()
         spec = workflow if isinstance(workflow, Spec) else workflow.spec()
         run = new_run_id(spec.name)
@@ -64,10 +64,10 @@ class Session:
             raise RuntimeError(f"the run {end.state}: {end.failure}")
 
     def records(self, run: str, stage: str) -> list[Any]:
-        """What `treadle result RUN --stage STAGE` prints, as values."""
+        """The values that `treadle result RUN --stage STAGE` prints."""
         began, modules = time.perf_counter(), dict(sys.modules)
         found = [json.loads("".join(pieces)) for pieces in records(self._environment, run, stage)]
-        sys.modules.update(modules)  # the run's own copy of the user's modules took the place of ours
+        sys.modules.update(modules)  # the run's copy of the user's modules replaced the originals
         self.seconds["read"] = time.perf_counter() - began
         return found
 

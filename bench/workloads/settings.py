@@ -1,4 +1,4 @@
-"""Sizes, who is measured on what, and the goals. Standard library only."""
+"""Sizes, rivals of each workload, and the goals. Standard library only."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ DATA = BENCH_DIR / "workloads"
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is worked on. Arrays are float64 or int64."""
+    """The sizes of the inputs. Arrays are float64 or int64."""
 
     items: int = 10_000
-    """Of the fan-out."""
+    """Items of the fan-out."""
     text_bytes: int = 256 << 20
     text_files: int = 16
     vocabulary: int = 50_000
     word_files: int = 4
     sort_bytes: int = 512 << 20
     array: int = 12_500_000
-    """Numbers in the array of the broadcast, and in each array of the reduce: 100 MB."""
+    """Numbers in the broadcast's array, and in each array of the reduce: 100 MB."""
     shuffled: int = 1_000_000
-    """Integers of each producer; `shuffled_large` the same."""
+    """Integers of each producer; also `shuffled_large`."""
     shuffled_large: int = 10_000_000
     tasks: int = 8
-    """Of broadcast, reduce, shuffle and k-means."""
+    """Tasks of broadcast, reduce, shuffle and k-means."""
     points: int = 400_000
     dimensions: int = 20
     centroids: int = 25
@@ -55,7 +55,7 @@ SMALL = Sizes(
     points=8000,
     iterations=4,
 )
-"""To try whether everything runs; such figures say nothing."""
+"""A trial of all parts. Its figures have no meaning."""
 
 Workload = Literal["fan_out", "words", "sort", "broadcast", "reduce", "shuffle", "shuffle_large", "k_means", "pipeline"]
 TITLES: dict[Workload, str] = {
@@ -72,12 +72,12 @@ TITLES: dict[Workload, str] = {
 
 
 def own(folder: Path) -> Path:
-    """Of a child's folder the part that is the rival's: a short name, since Ray puts sockets below it."""
+    """The rival's part of a child's folder. It has a short name, since Ray puts sockets below it."""
     return folder / "o"
 
 
 class Rival(NamedTuple):
-    """Who is measured: its module, and the interpreter that it needs."""
+    """A rival: its module, and the interpreter that it needs."""
 
     module: str
     environment: Literal["project", "rivals", "lithops", "spark"]
@@ -103,7 +103,7 @@ RIVALS: dict[str, Rival] = {
 
 
 class Entry(NamedTuple):
-    """A row: one rival on one workload, in one of the ways it can be done."""
+    """A row: one rival on one workload, in one of its variants."""
 
     workload: Workload
     rival: str

@@ -12,7 +12,7 @@ Order = dict[str, Any]
 
 
 def parse(line: str) -> Result:
-    """The order of a line; raises ValueError for one that is none."""
+    """The order in a line. Raises ValueError for a line that is not an order."""
     order = json.loads(line)
     if not isinstance(order.get("customer"), str) or not isinstance(order.get("cents"), int):
         raise ValueError("an order needs a customer and cents")

@@ -1,7 +1,7 @@
-"""A third-party executor in one file: every call is a command of its own.
+"""A third-party executor in one file: every call runs a command.
 
-`command` goes before the interpreter and says where that is: `["ssh", "host"]`, `["docker", "run", "-i", "image"]`,
-`["srun"]`, or nothing. There the same file serves the one request on its stdin. docs/executors.md goes through it.
+`command` precedes the interpreter and chooses its place: `["ssh", "host"]`, `["docker", "run", "-i", "image"]`,
+`["srun"]`, or nothing. There the same file serves the single request on its stdin. docs/executors.md explains it.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from treadle.primitives import sealing
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the table `[PROFILE.executors.NAME]` may hold beside `kind`."""
+    """The keys of the table `[PROFILE.executors.NAME]` besides `kind`."""
 
     command: tuple[str, ...] = ()
     slots: int = 2
@@ -35,12 +35,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CommandInvoker:
-    """Calls; all that makes tasks of them, and of their ends failures with a class, is FunctionExecutor's."""
+    """Makes calls. FunctionExecutor turns them into tasks, and their ends into failures with a class."""
 
     def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
         self.limits = Limits(64 << 20, 64 << 20, settings.seconds, (settings.megabytes << 20,))
         self._command = [*settings.command, sys.executable, "-P", __file__]
-        self._head = msgspec.json.encode(environment) + b"\n"  # over stdin: a command line can be seen by others
+        self._head = msgspec.json.encode(environment) + b"\n"  # over stdin, since other users can see a command line
 
     async def invoke(self, request: bytes, memory: int, seconds: float) -> Answer:
         """One call: a process that gets the request, and answers on its stdout."""
@@ -62,7 +62,7 @@ class CommandInvoker:
         return Answer("crashed", how=f"the command ended with {process.returncode}", log=log[-(64 << 10) :])
 
     async def close(self) -> None:
-        """Every call has a process of its own, which is gone when the call is."""
+        """Nothing to close: the process of a call ends with it."""
 
 
 def settings(table: Mapping[str, Any]) -> Settings:
@@ -77,7 +77,7 @@ def open(settings: Settings, place: Place) -> Executor:
 
 
 def serve() -> None:
-    """The other side: one request on stdin, its response on stdout; whatever user code prints goes to the report."""
+    """The other side: one request on stdin, its response on stdout. Output of user code goes to the report."""
     environment = msgspec.json.decode(sys.stdin.buffer.readline(), type=dict[str, str])
     seconds, memory = sys.stdin.buffer.readline().split()
     request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)

@@ -15,33 +15,33 @@ TRUTH = np.array([2.0, -1.0, 0.5])
 
 
 def draw(_: Iterator[int], rows: int, context: Context) -> Floats:
-    """Rows of three features and a value that depends on them by TRUTH, but for noise."""
+    """Rows of three features and a value that depends on them by TRUTH, with noise."""
     features = context.rng.normal(size=(rows, len(TRUTH)))
     return np.column_stack([features, features @ TRUTH + context.rng.normal(scale=0.1, size=rows)])
 
 
 def train(rows: Floats, steps: int, rate: float) -> Floats:
-    """Weights that all members share, as one row: each step follows the gradient over the rows of all of them."""
+    """The weights that all members share, as one row. Each step follows the gradient over the rows of all members."""
     weights = np.zeros(rows.shape[1] - 1)
     with ReduceChannel("gradients", np.add) as gradients, BroadcastChannel("weights") as shared:
         for _ in range(steps):
             total = gradients.reduce(gradient(rows, weights))
             if total is None:
                 weights = shared.receive()
-            else:  # whoever has the sum makes the step
+            else:  # the member with the sum makes the step
                 weights = weights - rate * total[:-1] / total[-1]
                 shared.send(weights)
     return weights[np.newaxis]
 
 
 def gradient(rows: Floats, weights: Floats) -> Floats:
-    """Of half the squared error, summed over the rows; the number of rows comes last."""
+    """The gradient of half the squared error, summed over the rows, followed by the number of rows."""
     features, values = rows[:, :-1], rows[:, -1]
     return np.append(features.T @ (features @ weights - values), len(rows))
 
 
 def agreed(weights: Iterator[Floats]) -> Result:
-    """The weights, which are the same at every member, and how far they are from the truth."""
+    """The weights, which are the same at every member, and their distance from the truth."""
     first, *others = weights
     assert all(np.array_equal(first, other) for other in others)
     return Result([float(weight) for weight in first], metrics={"error": float(np.abs(first - TRUTH).max())})

@@ -9,7 +9,8 @@ import numpy as np
 
 
 def write_points(folder: Path, files: int, points: int, dimensions: int, centres: int = 8, seed: int = 1) -> None:
-    """`files` NPY files of shape (points, dimensions), clouds that overlap; the same bytes for the same seed."""
+    """Write `files` NPY files of shape (points, dimensions) with overlapping clouds. The same seed gives the same
+    bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     around = np.random.default_rng(seed).normal(scale=2, size=(centres, dimensions))
     for index in range(files):

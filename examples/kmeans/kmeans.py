@@ -20,7 +20,7 @@ def to_array(points: Floats) -> Floats:
 
 
 def plus_plus(values: Any, k: int, context: Context) -> Floats:
-    """k starting centroids, each drawn with the squared distance to those before it."""
+    """k starting centroids, each drawn by its squared distance to the earlier ones."""
     points = np.concatenate([part for part in values.partitions() if len(part)])
     chosen = [points[context.rng.integers(len(points))]]
     nearest = np.full(len(points), np.inf)
@@ -34,7 +34,7 @@ def plus_plus(values: Any, k: int, context: Context) -> Floats:
 
 def assign(points: Floats, centroids: Floats) -> Partial:
     """Sums (k, d) and counts (k,) of the points nearest to each centroid."""
-    distances = points @ (-2 * centroids.T)  # less |point|^2, which is the same for every centroid
+    distances = points @ (-2 * centroids.T)  # without |point|^2, the same for every centroid
     distances += (centroids**2).sum(axis=1)
     nearest = distances.argmin(axis=1)
     k, dimensions = centroids.shape
@@ -47,7 +47,7 @@ def add_partials(a: Partial, b: Partial) -> Partial:
 
 
 def new_centroids(total: Partial, old: Floats) -> Result:
-    """Means; a centroid without points stays where it was."""
+    """The means. A centroid without points stays where it was."""
     sums, counts = total
     moved = np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], old)
     return Result(moved, metrics={"shift": float(np.abs(moved - old).max())})

@@ -1,4 +1,4 @@
-"""Write labelled rows that a line separates, but for noise: python generate.py FOLDER [--files 4] [--rows 20000]."""
+"""Write labelled rows that a line separates, with noise: python generate.py FOLDER [--files 4] [--rows 20000]."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 
 
 def write_rows(folder: Path, files: int, rows: int, features: int, seed: int = 1) -> None:
-    """`files` NPY files of shape (rows, features + 1), the label last; the same bytes for the same seed."""
+    """Write `files` NPY files of shape (rows, features + 1), with the label last. The same seed gives the same
+    bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     weights = np.random.default_rng(seed).normal(size=features)
     for index in range(files):

@@ -12,7 +12,7 @@ from treadle.executors import Context, Result
 
 Floats = NDArray[np.float64]
 Partial = tuple[Floats, float, int]
-"""Weights times rows, loss summed over the rows, rows."""
+"""Weights times rows, sum of the loss over the rows, rows."""
 
 
 def to_array(rows: Floats) -> Floats:
@@ -26,9 +26,9 @@ def zeros(values: Any) -> Floats:
 
 
 def descend(rows: Floats, weights: Floats, rate: float, batch: int, context: Context) -> Partial:
-    """One pass over the partition in random order, a step for every `batch` rows.
+    """One pass over the partition in random order, with a step for every `batch` rows.
 
-    The loss of each row is that of the weights before its step.
+    The loss of each row is computed with the weights before its step.
     """
     weights, loss = weights.copy(), 0.0
     order = context.rng.permutation(len(rows))
@@ -48,13 +48,13 @@ def add(a: Partial, b: Partial) -> Partial:
 
 
 def mean(total: Partial, old: Floats) -> Result:
-    """The mean of the partitions' weights, each counted with its rows."""
+    """The mean of the partitions' weights, weighted by their rows."""
     weights, loss, rows = total
     moved = weights / max(rows, 1)
     return Result(moved, metrics={"loss": loss / max(rows, 1), "change": float(np.abs(moved - old).max())})
 
 
 def as_rows(weights: Floats) -> Iterator[tuple[int, float]]:
-    """(feature, weight); the last is the bias."""
+    """(feature, weight) pairs. The last one is the bias."""
     for feature, weight in enumerate(weights):
         yield feature, float(weight)

@@ -1,7 +1,8 @@
 """Try the example on this machine: python demo.py [--orders 2000].
 
-Starts a Kafka broker (tests/kafka.py says what that needs), deploys the workflow, serves its triggers, produces orders
-and waits until the warehouse has them. Everything is in a temporary folder and on loopback, and ends with this script.
+Starts a Kafka broker (see tests/kafka.py for its requirements), deploys the workflow, serves its triggers, produces
+orders and waits until the warehouse has them. Everything is in a temporary folder and on loopback, and ends with this
+script.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ TREADLE = str(Path(sys.executable).with_name("treadle"))
 
 
 def prepare(home: Path, bootstrap: str) -> dict[str, str]:
-    """A home with a profile and the secret; the environment for commands."""
+    """Make a home with a profile and the secret. Returns the environment for commands."""
     (home / "secrets").mkdir(mode=0o700, parents=True)
     home.chmod(0o700)
     (home / "profiles.toml").write_text(f'[demo.kafka.orders]\nbootstrap.servers = "{bootstrap}"\n')
@@ -38,7 +39,7 @@ def prepare(home: Path, bootstrap: str) -> dict[str, str]:
 
 
 def loaded(home: Path) -> dict[str, int]:
-    """Cents by order, as the warehouse has them."""
+    """Order -> cents in the warehouse."""
     if not (home / "warehouse.sqlite").exists():
         return {}
     with closing(sqlite3.connect(home / "warehouse.sqlite", timeout=60)) as database:

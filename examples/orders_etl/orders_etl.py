@@ -13,7 +13,7 @@ Order = dict[str, Any]
 
 
 def parse(order: Order) -> Order:
-    """What the warehouse wants of an order; raises ValueError for one that is none."""
+    """The fields of an order that the warehouse needs. Raises ValueError for a record that is not an order."""
     if not isinstance(order.get("customer"), str) or not isinstance(order.get("cents"), int):
         raise ValueError("an order needs a customer and cents")
     return {"order_id": str(order["order_id"]), "customer": order["customer"], "cents": order["cents"]}
@@ -25,7 +25,7 @@ def customer(order: Order) -> str:
 
 
 def upsert(orders: Iterator[Order], *, warehouse: str) -> Result:
-    """Write the orders; one that is there is written over. So to repeat it does no harm, as retries and replays do."""
+    """Write the orders. An existing order is overwritten, so retries and replays do no harm."""
     rows = list(orders)
     with closing(sqlite3.connect(warehouse, timeout=60)) as database, database:
         database.execute("CREATE TABLE IF NOT EXISTS orders (order_id TEXT PRIMARY KEY, customer TEXT, cents INTEGER)")

@@ -14,7 +14,7 @@ OTHER = "com.example.order.shipped.v1"
 
 
 def send(broker: str, topic: str, orders: int, others: int = 0, bad: int = 0, seed: int = 1) -> dict[str, int]:
-    """Cents by order_id of the orders. The records of other types are passed over; the bad ones become dead letters."""
+    """Returns order_id -> cents. Records of other types are skipped; bad ones become dead letters."""
     chance = random.Random(seed)
     producer = Producer({"bootstrap.servers": broker, "enable.idempotence": True})
     sent: dict[str, int] = {}

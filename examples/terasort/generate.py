@@ -9,7 +9,7 @@ import numpy as np
 
 
 def write_records(folder: Path, files: int, records: int, seed: int = 1) -> None:
-    """`files` files of `records` records each; the same bytes for the same seed."""
+    """Write `files` files of `records` records each. The same seed gives the same bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     for index in range(files):
         rng = np.random.default_rng([seed, index])

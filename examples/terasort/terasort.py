@@ -14,11 +14,11 @@ KEY_BYTES = 10
 RECORD_BYTES = 100
 Records = NDArray[np.uint8]
 Summary = tuple[bytes, bytes, int, int] | None
-"""First key, last key, records, checksum; None when there are no records."""
+"""First key, last key, records, checksum. None: no records."""
 
 
 def keys(records: Records) -> NDArray[np.bytes_]:
-    """The first ten bytes of each record, as one array of keys; NUL bytes at the end of a key do not count."""
+    """The first ten bytes of each record, as one array of keys. NUL bytes at the end of a key do not count."""
     return np.ascontiguousarray(records[:, :KEY_BYTES]).view(f"S{KEY_BYTES}")[:, 0]
 
 
@@ -37,7 +37,7 @@ def quantiles(values: Iterator[bytes], partitions: int) -> list[bytes]:
 
 
 def summary(records: Records) -> Summary:
-    """What is left to check of a partition, whose records must be in order."""
+    """The part of a partition that remains to be checked. Its records must be in order."""
     found = keys(records)
     if len(found) == 0:
         return None
@@ -47,7 +47,7 @@ def summary(records: Records) -> Summary:
 
 
 def follow(a: Summary, b: Summary) -> Summary:
-    """Two neighbours as one. Raises ValueError when the second begins before the first ends."""
+    """The summary of two neighbours. Raises ValueError when the second begins before the first ends."""
     if a is None or b is None:
         return a or b
     if b[0] < a[1]:
@@ -61,6 +61,6 @@ def report(total: Summary) -> Result:
 
 
 def checksum(records: Records) -> int:
-    """The sum of the records' CRC-32: the same in any order, as TeraValidate of Hadoop has it."""
+    """The sum of the records' CRC-32, which is the same in any order, as in TeraValidate of Hadoop."""
     data = records.tobytes()
     return sum(zlib.crc32(data[i : i + RECORD_BYTES]) for i in range(0, len(data), RECORD_BYTES))

@@ -12,7 +12,7 @@ _LETTERS = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz", np.uint8)
 
 
 def write_corpus(folder: Path, megabytes: float, files: int, seed: int = 1) -> None:
-    """Words drawn after Zipf's law, twelve a line; the same bytes for the same arguments."""
+    """Write words drawn by Zipf's law, twelve in a line. The same arguments give the same bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
     words = [_LETTERS[rng.integers(26, size=rng.integers(2, 10))].tobytes() for _ in range(VOCABULARY)]

@@ -24,12 +24,12 @@ def _rank(count: Count) -> tuple[int, str]:
 
 
 def most_frequent(counts: Iterator[Count], most: int) -> list[Count]:
-    """The partition's most frequent words, as one record; ties in the order of the alphabet."""
+    """The partition's most frequent words, as one record. Ties are in alphabetical order."""
     return sorted(counts, key=_rank)[:most]
 
 
 def merge(a: list[Count], b: list[Count]) -> list[Count]:
-    """Two rankings as one; no word stands in two of them, since equal words meet in one partition."""
+    """Two rankings as one. They share no word, since equal words meet in one partition."""
     return sorted([*a, *b], key=_rank)
 
 

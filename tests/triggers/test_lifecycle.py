@@ -1,4 +1,4 @@
-"""The receiver of lifecycle events gets the end of every run. An absent receiver delays no run."""
+"""The events of every run reach the receiver, for any end of the run. An absent receiver delays no run."""
 
 from __future__ import annotations
 

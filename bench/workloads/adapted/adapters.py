@@ -1,4 +1,4 @@
-"""The functions of the harness's `tasks.py` in the shapes that stages call."""
+"""The functions of the harness's `tasks.py`, in the forms that stages call."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The user's functions of the workloads: the same plain Python and NumPy for everybody who runs any.
+"""The user's functions of the workloads: the same plain Python and NumPy for all rivals.
 
-Only what measures imports treadle; this module does not.
+Only the measuring modules import treadle; this one does not.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def add(a: Any, b: Any) -> Any:
 
 
 def count_words(text: str) -> Iterable[tuple[str, int]]:
-    """(word, how often) of a file."""
+    """(word, count) of each word in a file."""
     return list(Counter(text.split()).items())
 
 
@@ -42,13 +42,13 @@ def tokenize(line: str) -> Iterator[tuple[str, int]]:
 
 
 def count_file(path: str, files: int) -> list[dict[str, int]]:
-    """The counts of a file, apart by the file that a word will be written to."""
+    """The counts of a file, grouped by the output file of each word."""
     with open(path) as file:
         return scattered(count_words(file.read()), files)
 
 
 def count_lines(path: str, files: int) -> list[dict[str, int]]:
-    """The same, a record at a time: the plain loop over `tokenize` and `add`."""
+    """The same result from a plain loop over `tokenize` and `add`, a record at a time."""
     counts: dict[str, int] = {}
     with open(path) as file:
         for line in file:
@@ -65,7 +65,7 @@ def scattered(counts: Iterable[tuple[str, int]], files: int) -> list[dict[str, i
 
 
 def write_counts(parts: Iterable[dict[str, int]], path: str) -> int:
-    """The sum of the parts, written as `word<TAB>count` lines."""
+    """Write the sum of the parts as `word<TAB>count` lines."""
     total: Counter[str] = Counter()
     for part in parts:
         total.update(part)
@@ -91,7 +91,7 @@ def polars_sum(counts: Any) -> Any:
 
 
 def duckdb_words(lines: Any) -> Any:
-    """The same by DuckDB."""
+    """The same result by DuckDB."""
     words = "select unnest(string_split(line, ' ')) as word from given"
     return duckdb_query(f"select word, count(*) as count from ({words}) where word <> '' group by word", lines)
 
@@ -101,7 +101,7 @@ def duckdb_sum(counts: Any) -> Any:
 
 
 def duckdb_query(query: str, given: Any) -> Any:
-    """What a query makes of one table."""
+    """The result of a query on one table."""
     with duckdb_database().cursor() as connection:
         connection.register("given", given)
         return connection.sql(query).to_arrow_table()
@@ -109,7 +109,7 @@ def duckdb_query(query: str, given: Any) -> Any:
 
 @functools.cache
 def duckdb_database() -> Any:
-    """One for each process: to open one takes as long as to read five megabytes."""
+    """One for each process, since opening one takes as long as reading five megabytes."""
     import duckdb
 
     return duckdb.connect(config={"threads": 1})
@@ -119,7 +119,7 @@ def duckdb_database() -> Any:
 
 
 def total(index: int, array: Floats) -> float:  # noqa: ARG001
-    """What a reader of a broadcast does: it reads everything."""
+    """The work of a broadcast's reader: it reads the whole array."""
     return float(array.sum())
 
 
@@ -137,7 +137,7 @@ def add_up(arrays: Iterable[Integers]) -> Integers:
 
 
 def facts(array: Integers) -> list[int]:
-    """What a sum is recognised by: total, an element in the middle, the last, length."""
+    """The features by which a sum is recognised: total, an element in the middle, the last one, the length."""
     return [int(array.sum()), int(array[len(array) // 3]), int(array[-1]), len(array)]
 
 
@@ -153,7 +153,7 @@ def split(array: Integers, parts: int) -> list[Integers]:
 
 
 def count_and_sum(parts: Iterable[Integers]) -> list[int]:
-    """How many there are, and their sum modulo 2**64."""
+    """(their number, their sum modulo 2**64)."""
     known = list(parts)
     return [sum(map(len, known)), sum(int(part.sum(dtype=np.uint64)) for part in known) % 2**64]
 
@@ -162,8 +162,8 @@ def count_and_sum(parts: Iterable[Integers]) -> list[int]:
 
 
 def nearest(points: Floats, centroids: Floats) -> Partial:
-    """Sums and numbers of the points that are nearest to each centroid (Lloyd 1982)."""
-    distances = points @ (-2.0 * centroids.T)  # less |point|^2, the same for every centroid
+    """Sums and numbers of the points nearest to each centroid (Lloyd 1982)."""
+    distances = points @ (-2.0 * centroids.T)  # without |point|^2, the same for every centroid
     distances += (centroids**2).sum(axis=1)
     found = distances.argmin(axis=1)
     k, dimensions = centroids.shape
@@ -176,7 +176,7 @@ def add_partials(a: Partial, b: Partial) -> Partial:
 
 
 def moved(partial: Partial, old: Floats) -> Floats:
-    """Means; a centroid without points stays."""
+    """The means. A centroid without points stays."""
     sums, counts = partial
     return np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], old)
 
@@ -206,7 +206,7 @@ def draw_stage(values: Iterator[int], count: int) -> Integers:
 
 
 def remainder(values: Integers) -> Integers:
-    """The key of each integer, all at once: which of eight tasks it goes to."""
+    """The task (one of eight) of each integer, as a vectorised key."""
     return values % 8
 
 
@@ -215,11 +215,11 @@ def count_and_sum_stage(values: Integers) -> list[int]:
 
 
 def resident(points: Floats) -> Floats:
-    """Of a file, in memory."""
+    """The points of a file, in memory."""
     return np.array(points)
 
 
 def only(values: Any) -> Floats:
-    """The one partition of a file."""
+    """The single partition of a file."""
     (points,) = values.partitions()
     return np.array(points)

@@ -1,1 +1,1 @@
-"""One module for each that is measured; in it a class `Rival` (see `base`)."""
+"""One module for each rival, with a class `Rival` (see `base`)."""

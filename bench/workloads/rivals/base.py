@@ -1,4 +1,4 @@
-"""What the runner asks of everyone it measures."""
+"""The interface of all rivals for the runner."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from workloads.settings import Sizes, Workload
 
 
 class Base:
-    """A rival has a method for each workload it is measured on: `words(variant, target)`, and so on.
+    """A rival has a method for each of its workloads: `words(variant, target)`, and so on.
 
-    The methods are what is timed. They return the answer, or write it below `target`, an empty folder; `checks` has
-    what each answer must be.
+    The methods are timed. They return the answer, or write it below `target`, an empty folder. `checks` has the
+    expected answers.
     """
 
     def __init__(self, sizes: Sizes, folder: Path) -> None:
@@ -20,20 +20,20 @@ class Base:
         self.sizes, self.folder = sizes, folder
 
     def start(self) -> None:
-        """Begin all that a user begins once."""
+        """Start everything that a user starts once."""
 
     def prepare(self, workload: Workload) -> None:
-        """Load what the workload takes as loaded. Not timed."""
+        """Load the data that the workload assumes loaded. Not timed."""
 
     def after(self) -> None:
-        """After each round was checked, not timed: give back what it left."""
+        """Clean up after the check of each round. Not timed."""
 
     def spent(self) -> dict[str, float]:
-        """Where the seconds of the last round went, if the rival knows."""
+        """The parts of the last round's seconds, if the rival knows them."""
         return {}
 
     def stop(self) -> None:
-        """End what was begun."""
+        """Stop everything that `start` started."""
 
     def shuffle(self, variant: str, target: Path) -> Any:  # noqa: ARG002
         return self.shuffled(self.sizes.shuffled)

@@ -49,7 +49,7 @@ class Rival(Base):
         return self._client.submit(function, *arguments, pure=False)
 
     def _apart(self, parts: list[Any], count: int) -> list[list[Any]]:
-        """What each of `count` consumers gets of every producer's tuple."""
+        """The share of each of `count` consumers in every producer's tuple."""
         return [[self._submit(pick, part, index) for part in parts] for index in range(count)]
 
     # -- workloads
@@ -81,7 +81,7 @@ class Rival(Base):
 
     def reduce(self, variant: str, target: Path) -> Any:  # noqa: ARG002
         arrays = [self._submit(jobs.ramp, index, self.sizes.array) for index in range(self.sizes.tasks)]
-        while len(arrays) > 1:  # in pairs, so that each sum gives its inputs back
+        while len(arrays) > 1:  # in pairs, so that each sum releases its inputs
             arrays = [self._submit(add_up, arrays[first : first + 2]) for first in range(0, len(arrays), 2)]
         return self._submit(jobs.facts, arrays[0]).result()
 

@@ -30,7 +30,7 @@ class Rival(Base):
         self._database.execute(f"COPY ({counts}) TO '{target}/counts.csv' (FORMAT csv, DELIMITER '\t', HEADER false)")
 
     def sort(self, variant: str, target: Path) -> None:  # noqa: ARG002
-        """Sorted once into a table in memory, whose slices are then written."""
+        """Sort once into a table in memory, and then write its slices."""
         lines = _lines(data.records(self.sizes), "rec-")
         self._database.execute("SET preserve_insertion_order = true")
         self._database.execute(f"CREATE OR REPLACE TEMP TABLE ordered AS FROM {lines} ORDER BY line[1:10]")
@@ -46,7 +46,7 @@ class Rival(Base):
 
 
 def _lines(folder: Path, name: str) -> str:
-    """Files as a table of lines: a delimiter that is nowhere in them, no quotes."""
+    """Files as a table of lines, with a delimiter that does not occur in them, and no quotes."""
     shape = (
         "columns = {'line': 'VARCHAR'}, header = false, delim = '\x01', quote = '', escape = '', auto_detect = false"
     )

@@ -29,7 +29,7 @@ _resident: dict[str, jobs.Floats] = {}
 
 
 def mapped(path: str, dtype: str, count: int) -> Any:
-    """A shared array, made when it is first wanted and kept open."""
+    """A shared array, made on first use and kept open."""
     if (path, dtype) not in _open:
         with open(path, "ab") as file:
             file.truncate(count * np.dtype(dtype).itemsize)
@@ -57,7 +57,7 @@ def add_slice(task: tuple[list[str], str, int, int, int]) -> None:
 
 
 def scatter(task: tuple[str, int, int, int]) -> list[int]:
-    """The integers of a producer, by target; where each part ends."""
+    """The integers of a producer, by target. Returns the ends of the parts."""
     path, index, count, parts = task
     ends, shared = [0], mapped(path, "i8", count)
     for part in jobs.split(jobs.draw(index, count), parts):
@@ -93,7 +93,7 @@ class Rival(Base):
         self._pool.terminate()
         self._pool.join()
         del self._pool
-        gc.collect()  # its semaphores, which stay in shared memory when this process ends without finalizers
+        gc.collect()  # its semaphores stay in shared memory when this process ends without finalizers
         shutil.rmtree(self._shared, ignore_errors=True)
 
     def _map(self, function: Any, tasks: Any) -> list[Any]:

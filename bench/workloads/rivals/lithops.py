@@ -19,7 +19,7 @@ from workloads.settings import Workload
 
 
 def put_counts(path: str, files: int, prefix: str, index: int, storage: Any) -> None:
-    """Lithops gives a parameter named `storage` its client."""
+    """Lithops passes its client to a parameter named `storage`."""
     for part, counts in enumerate(jobs.count_file(path, files)):
         storage.put_object(storage.bucket, f"{prefix}/{part}/{index}", pickle.dumps(counts, 5))
 

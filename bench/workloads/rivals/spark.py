@@ -1,4 +1,4 @@
-"""Spark: `local[*]`, resilient distributed datasets with the functions that everybody runs."""
+"""Spark: `local[*]`, resilient distributed datasets with the shared functions."""
 
 from __future__ import annotations
 

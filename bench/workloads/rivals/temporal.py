@@ -1,6 +1,6 @@
 """Temporal alone: its development server with a database file, a workflow and asynchronous activities in one worker.
 
-Tuned: the limits that make a burst of activities wait are lifted, as in the server that treadle starts.
+Tuned: the limits that delay a burst of activities are raised, as in treadle's embedded server.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from workloads.session import Session
 from workloads.settings import DUCKDB, EACH, LIBRARIES, POLARS, PROJECT, RECORDS, Workload
 
 _FILE = "1GiB"
-"""As `split`: a partition for each file."""
+"""The value of `split` that gives a partition for each file."""
 _ARRAY = SHARED_MEMORY / f"treadle-workloads-{os.getpid()}.npy"
 
 
@@ -48,7 +48,7 @@ class Rival(Base):
         return self._session.seconds
 
     def submit(self, *arguments: Any) -> str:
-        """A run from submission to its end, as `Session.run`; `after` removes it."""
+        """A run from submission to its end, like `Session.run`. `after` removes it."""
         self._runs.append(self._session.run(*arguments))
         return self._runs[-1]
 
@@ -90,9 +90,9 @@ class Rival(Base):
         self.submit(terasort("auto"), {"source": source, "target": str(target / "sorted"), "partitions": 8})
 
     def broadcast(self, variant: str, target: Path) -> Any:  # noqa: ARG002
-        """The array is in this process: the workflow reads it from a file in shared memory, written here.
+        """The array is in this process. The workflow reads it from a file in shared memory, written here.
 
-        As for the floor, the file is made once and written again.
+        As for the floor, the file is made once and then overwritten.
         """
         with _ARRAY.open("r+b" if _ARRAY.exists() else "wb") as file:
             np.lib.format.write_array(file, self._array)
@@ -142,7 +142,7 @@ class Rival(Base):
         return self.chain(self.sizes.stages)
 
     def chain(self, stages: int) -> int:
-        """So many stages, a barrier after each; how many tasks were done."""
+        """A chain of stages with a barrier after each. Returns the number of finished tasks."""
         wf = Workflow("pipeline")
         done = wf.map("stage0", range_(self.sizes.width, partitions=self.sizes.width), uses=jobs.same)
         for index in range(1, stages):
@@ -154,7 +154,7 @@ class Rival(Base):
 
 
 def _reach(folder: Path) -> None:
-    """Libraries of the user, here and in the worker processes that are started from here."""
+    """Make the user's libraries importable here and in the worker processes started from here."""
     sys.path.append(str(folder))
     known = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [known, str(folder)]))

@@ -86,7 +86,7 @@ def test_what_goes_while_it_is_listed_was_there_or_was_not(
         return stat(path, **how)
 
     monkeypatch.setattr(os, "stat", gone)
-    with contextlib.suppress(UsageError):  # the folder did not exist
+    with contextlib.suppress(UsageError):  # the file may count as missing
         assert _names(tree, pattern) == ["a.txt"]
 
 
