@@ -164,7 +164,7 @@ class Batch(Model):
 
 
 class Output(Model):
-    """Where the stage's partitions are written: one part each, then `_manifest.json`."""
+    """The destination of the stage's partitions: one part each, then `_manifest.json`."""
 
     uri: Uri
     format: Literal["text", "jsonl", "csv", "parquet", "npy", "fixed"]
@@ -176,7 +176,7 @@ class Output(Model):
 
 
 class FailedItems(Model):
-    """Where finally failed records are listed, as JSON lines in input order."""
+    """The file that lists finally failed records, as JSON lines in input order."""
 
     uri: Uri
 
@@ -200,8 +200,8 @@ class Settings(Model):
     executor: Identifier | None = None
     exchange: Literal["auto", "storage", "direct"] | None = None
     durability: Literal["task", "segment"] | None = None
-    """What survives the loss of a host: every finished task (`task`), or every finished segment (`segment`). Default:
-    neither; lost data is computed again.
+    """The data that survives the loss of a host: every finished task (`task`), or every finished segment (`segment`).
+    Default: neither; lost data is computed again.
     """
     backups: Flag | None = None
     """Run a partition that takes far longer than the others a second time in a free slot; the first to finish counts.

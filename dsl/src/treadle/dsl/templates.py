@@ -56,7 +56,7 @@ def template_paths(value: Any) -> set[tuple[str, ...]]:
 
 
 def mentioned(value: Any) -> set[tuple[str, ...]]:
-    """As `template_paths`, but empty for a malformed template, which another check reports."""
+    """Return the paths like `template_paths`, but none for a malformed template, which another check reports."""
     try:
         return template_paths(value)
     except ExpressionError:
@@ -64,7 +64,7 @@ def mentioned(value: Any) -> set[tuple[str, ...]]:
 
 
 def condition_paths(text: str | None) -> set[tuple[str, ...]]:
-    """As `mentioned`, for a condition."""
+    """Return the paths of a condition, like `mentioned`."""
     try:
         return paths(parse(text)) if text else set()
     except ExpressionError:

@@ -34,7 +34,7 @@ class EventBatch(Model):
 
 
 class DeadLetter(Model):
-    """Where events go that can never start a run."""
+    """The topic for events that can never start a run."""
 
     topic: Text
 

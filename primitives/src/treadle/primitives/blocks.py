@@ -31,8 +31,8 @@ _REMEMBERED = 100_000
 _ASKED = 64
 """Number of hosts to ask at the same time."""
 Durability = Literal["", "task", "segment"]
-"""What survives the loss of a host: no block (""), the block of every committed task, or the blocks of every closed
-segment. The caller copies closed segments with `copy_to_store`.
+"""The blocks that survive the loss of a host: none (""), the block of every committed task, or the blocks of every
+closed segment. The caller copies closed segments with `copy_to_store`.
 """
 
 
@@ -276,7 +276,9 @@ class Blocks:
         return data
 
     def _folder_of(self, lender: str) -> tuple[str, str]:
-        """Where the blocks of another run are: the folder (if the store is on this host) and the store's URL."""
+        """Return the location of another run's blocks: the folder (if the store is on this host) and the
+        store's URL.
+        """
         return str(self._store.path(f"runs/{lender}/blocks") or ""), self._store.url
 
     def _is_marked(self, slice: Slice, location: str, data: Buffer) -> bool:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from .errors import UsageError
 
 TASK_ATTRIBUTE = "__treadle_task__"
-"""Where the `@task` decorator keeps a function's settings, a dict such as `{"vectorized": True}`."""
+"""The attribute in which the `@task` decorator keeps a function's settings, a dict such as `{"vectorized": True}`."""
 CAPTURED = "captured:"
 
 

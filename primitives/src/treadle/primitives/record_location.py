@@ -24,7 +24,7 @@ class RecordPlace(Struct, frozen=True):
     row: int | None = None
     """In Parquet, npy and fixed: index in the file, from 0."""
     from_byte: int = 0
-    """Where the count of lines begins, if not at the start of the file."""
+    """The offset at which the count of lines begins, if not the start of the file."""
 
     @property
     def text(self) -> str:

@@ -2,7 +2,7 @@
 
 A run that another run started for one of its stages is named after both, `nightly/load`. It lives inside its parent's
 folder, as `nightly/_load`, so that removing the parent removes it too. Nothing else in that folder begins with `_`.
-When a person runs the stage again, the second child run is `nightly/load-2`.
+When the user runs the stage again, the second child run is `nightly/load-2`.
 """
 
 from __future__ import annotations

@@ -134,11 +134,11 @@ class SealedStore:
         return unseal(self._key, name, self._store.get(name))
 
     def put(self, name: str, payload: Buffer) -> None:
-        """As `Store.put`."""
+        """Seal the payload and write it, as `Store.put` does."""
         self._store.put(name, seal(self._key, name, payload))
 
     def create(self, name: str, payload: Buffer) -> bool:
-        """As `Store.create`."""
+        """Seal the payload and write it unless the object exists, as `Store.create` does."""
         return self._store.create(name, seal(self._key, name, payload))
 
 

@@ -99,7 +99,7 @@ class DataValue(Value):
         self.reference = reference
         """The text for the `input` of a stage."""
         self.is_data = is_data
-        """Whether `state` and `next`, which accept both, take it as data."""
+        """`state` and `next`, which accept data and scalars, take it as data."""
 
 
 V = TypeVar("V", bound=Value)
@@ -158,37 +158,39 @@ run = RunHandle()
 
 
 def has(value: Value) -> Value:
-    """Whether a value exists: false for values of a skipped stage."""
+    """Return whether a value exists: false for values of a skipped stage."""
     return Scalar(Call("has", (value.expression,)))
 
 
 def size(value: Value) -> Value:
-    """The number of characters of a string, or of items of a list."""
+    """Return the number of characters of a string, or of items of a list."""
     return Scalar(Call("size", (value.expression,)))
 
 
 def is_in(value: Any, place: Any) -> Value:
-    """Whether a list has an equal item, or an object has a member of this name: `value in place`."""
+    """Return whether a list has an equal item, or an object has a member of this name: `value in place`."""
     return Scalar(Binary("in", to_expression(value), to_expression(place)))
 
 
 def contains(value: Any, part: Any) -> Value:
-    """Whether a string contains the part, or a list the item."""
+    """Return whether a string contains the part, or a list the item."""
     return _call("contains", value, part)
 
 
 def starts_with(value: Any, prefix: Any) -> Value:
-    """Whether a string begins with the prefix."""
+    """Return whether a string begins with the prefix."""
     return _call("startsWith", value, prefix)
 
 
 def ends_with(value: Any, suffix: Any) -> Value:
-    """Whether a string ends with the suffix."""
+    """Return whether a string ends with the suffix."""
     return _call("endsWith", value, suffix)
 
 
 def matches(value: Any, pattern: str) -> Value:
-    """Whether the pattern (RE2) matches anywhere in a string. Raises ExpressionError for a pattern that is too long."""
+    """Return whether the pattern (RE2) matches anywhere in a string. Raises ExpressionError for a pattern that is too
+    long.
+    """
     return Scalar(checked_call(Call("matches", (to_expression(value), Literal(pattern)))))
 
 

@@ -37,6 +37,6 @@ class TaskSettings(_Shared, total=False):
 
     max_concurrency: int
     vectorized: bool
-    """As a key function it takes a whole table or array, and returns an array of keys."""
+    """The key function takes a whole table or array, and returns an array of keys."""
     flat: bool
     """The result is an iterable of records."""

@@ -39,7 +39,7 @@ _trigger: TypeAdapter[Any] = TypeAdapter(Trigger)
 
 
 class Body:
-    """A container of stages: the workflow, or a loop."""
+    """A container of stages: the workflow, or a loop. Its methods raise UsageError for invalid arguments."""
 
     def __init__(self, workflow: Workflow) -> None:
         self._workflow = workflow
@@ -226,7 +226,7 @@ class Loop(Body, StageHandle):
 
 
 class Workflow(Body):
-    """A workflow under construction."""
+    """A workflow under construction. Its methods raise UsageError for invalid arguments."""
 
     def __init__(
         self,
@@ -241,7 +241,7 @@ class Workflow(Body):
         self.captured: dict[str, bytes] = {}
         """Functions taken by value (lambdas, closures, functions of `__main__`): maps a reference to the pickle."""
         self.is_inside = False
-        """Whether it is part of another workflow."""
+        """It is part of another workflow."""
         if defaults is not None:
             validated(Settings.model_validate, template(defaults), "defaults")
         self._head = {"name": name, **given(description=description, labels=labels, seed=seed)}

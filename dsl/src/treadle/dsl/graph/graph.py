@@ -162,7 +162,7 @@ class Graph:
         raise ReferenceProblem("T101", f"`{reference}` is not a reference to data", hint)
 
     def find(self, reference: object, loops: tuple[str, ...]) -> Target | None:
-        """As `resolve`, but None for an invalid reference."""
+        """Return the target like `resolve`, but None for an invalid reference."""
         try:
             return self.resolve(reference, loops) if isinstance(reference, str) else None
         except ReferenceProblem:

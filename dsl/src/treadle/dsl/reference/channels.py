@@ -133,7 +133,7 @@ class _Member:
         self._room, self._rank = room, rank
         self._open: dict[str, Callable[[], None]] = {}
         self.leaves_by = math.inf
-        """When closing channels stop waiting for other members, in seconds of `time.monotonic`."""
+        """Time of `time.monotonic()` at which closing channels stop waiting for other members."""
         self.gang = Gang("", "reference", room.name, rank, room.size, DEADLINE)
         self.name = room.member(rank)
         self.values = Values(room.blocks, f"channels/{rank}", lambda: True)

@@ -67,7 +67,9 @@ class Run(ABC):
         return render(value, self.fixed_env)
 
     def number(self, value: int | str, least: int = 1) -> int:
-        """As `fixed`, for a whole number. Raises UsageError for any other value, or a smaller one."""
+        """Return a whole number known when the run is planned. Raises UsageError for any other value, or a
+        smaller one.
+        """
         found = self.fixed(value)
         if isinstance(found, bool) or not isinstance(found, int) or found < least:
             raise UsageError(f"{value} gives {found!r}, and a whole number of at least {least} is needed here")

@@ -56,7 +56,7 @@ class Site:
     """The time of evaluation, for messages, such as `when the run is planned`."""
     loops: tuple[str, ...] = ()
     whole_values: bool = False
-    """Whether the value may be `${{ stages.B }}` or `${{ secrets.S }}`: top level of `with`."""
+    """The value may be `${{ stages.B }}` or `${{ secrets.S }}`: top level of `with`."""
     scope: Mapping[str, Any] | None = None
     """In a trigger: all known names with their types; no run exists yet."""
 

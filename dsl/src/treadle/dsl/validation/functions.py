@@ -39,7 +39,7 @@ class _Use:
     positional: tuple[str, ...]
     keywords: tuple[str, ...] = ()
     context: bool = False
-    """Whether `context=` is passed to a function that has this parameter."""
+    """The stage passes `context=` to a function that has this parameter."""
     flat: bool | None = None
     is_map: bool = False
 

@@ -182,8 +182,8 @@ def resolve_inputs(spec: Spec, given: Mapping[str, JsonValue]) -> dict[str, Json
 def resolved(
     spec: Spec, given: Mapping[str, JsonValue], required: str, problems: Iterable[Diagnostic] = ()
 ) -> dict[str, JsonValue]:
-    """As `resolve_inputs`, but no string is parsed as another type. `required`: the remedy for an input without a
-    value, with `{}` for its name; `problems`: earlier findings. Raises InvalidInputs.
+    """Return values like `resolve_inputs`, but parse no string as another type. `required`: the remedy for an input
+    without a value, with `{}` for its name; `problems`: earlier findings. Raises InvalidInputs.
     """
     found, values = list(problems), dict[str, JsonValue]()
     for name, declared in spec.inputs.items():

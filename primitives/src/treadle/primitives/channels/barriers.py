@@ -27,7 +27,7 @@ class Arrival(Struct):
     barrier: str
     parties: int
     board: Board | None
-    """Where the parties meet instead of at the coordinator, which then reports only that the barrier is broken."""
+    """The meeting point of the parties, in place of the coordinator, which then reports only a broken barrier."""
     generation: int = 0
     waiting: bool = False
     """The coordinator has received Wait and has not answered."""

@@ -91,7 +91,7 @@ class Member:
         self._identity: Identity | None = None
         self.address = ""
         self.leaves_by = float("inf")
-        """When the member ends, even if other members still wait."""
+        """Time of `time.monotonic()` at which the member ends, even if other members still wait."""
         try:
             self._open()
         except BaseException:

@@ -156,7 +156,7 @@ class Barriers:
         return (sum(barrier.waiting.values()), barrier.parties) if barrier else None
 
     def wakes_at(self) -> float | None:
-        """When the next broken barrier is forgotten."""
+        """Return the time at which the next broken barrier is forgotten; None without one."""
         for name in self._broken:
             return self._barriers[name].forget_at
         return None

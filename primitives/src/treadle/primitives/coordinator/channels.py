@@ -52,7 +52,7 @@ class _Channel:
         self._losses: deque[tuple[int, str]] = deque(maxlen=_LOSSES)
 
     def due(self, now: float) -> float | None:
-        """When the pending changes are to be sent; None: not yet known."""
+        """Return the time at which the pending changes are sent; None: not yet known."""
         if self.settles_at is not None:
             return self.settles_at
         if not self.epoch and len(self.places) < self.parties:
@@ -216,7 +216,7 @@ class Channels:
     # -- views
 
     def wakes_at(self) -> float | None:
-        """When the next view is due."""
+        """Return the time at which the next view is due; None without one."""
         return min(self._due.values(), default=None)
 
     def flush(self, now: float) -> None:

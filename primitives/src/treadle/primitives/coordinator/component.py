@@ -1,4 +1,4 @@
-"""What the parts of the coordinator share: timing, limits, epochs and refusals."""
+"""The shared parts of the coordinator: timing, limits, epochs and refusals."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Deadlines(Generic[Key]):
         self._ends.pop(key, None)
 
     def wakes_at(self) -> float | None:
-        """When the next deadline expires; None: no deadline is running."""
+        """Return the time at which the next deadline expires; None without one."""
         return next(iter(self._ends.values()), None)
 
     def over(self, now: float) -> Iterator[Key]:

@@ -144,7 +144,7 @@ class Coordinator:
         return member in self._members
 
     def wakes_at(self) -> float | None:
-        """When `tick` is needed next; None: not before another event."""
+        """Return the time at which `tick` is needed next; None: not before another event."""
         parts = (self._leases, self._away, self._confirming, self._arrived, self._channels, self._barriers)
         return min((end for part in parts if (end := part.wakes_at()) is not None), default=None)
 

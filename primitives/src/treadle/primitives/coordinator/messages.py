@@ -18,7 +18,9 @@ class Hello(Struct, frozen=True, tag="hello"):
 
     member: str
     address: str
-    """Where other members reach it, `tcp://host:port` or `tls://host:port`; empty: it cannot accept connections."""
+    """The address at which other members reach it, `tcp://host:port` or `tls://host:port`; empty: it cannot accept
+    connections.
+    """
     host: str = ""
     """Host id: members with equal ids share memory."""
 

@@ -26,7 +26,7 @@ class Parser:
         self._held: list[str] = []
         """The lines of the current row, when unparsable rows are kept."""
         self._torn = False
-        """Whether some bytes were not UTF-8."""
+        """Some bytes were not UTF-8."""
         self.begin = 0
         """The line of the split where the last row begins, when unparsable rows are kept."""
         lines = self._recorded(pieces) if split.options.tolerate else self._lines(pieces)

@@ -73,7 +73,7 @@ def _counted_from(start: int) -> Iterator[None]:
 
 
 def _without_header(kind: Kind, piece: Any, options: WriteOptions) -> WriteOptions:
-    """For the pieces after the first, which have the columns of the first."""
+    """Return the options for pieces after the first, which have the columns of the first."""
     names = tabulate(kind, piece, [name for name, _ in options.columns]).names
     return msgspec.structs.replace(options, header=False, columns=tuple((name, "string") for name in names))
 

@@ -85,7 +85,7 @@ def line_content(split: FileSplit) -> tuple[int, memoryview]:
 
 
 def line_pieces(split: FileSplit, size: int) -> Iterator[tuple[int, memoryview]]:
-    """As `line_content`, about `size` bytes at a time; each piece holds whole lines."""
+    """Yield the content of `line_content`, about `size` bytes at a time; each piece holds whole lines."""
     pieces = _cut_at_lines(_unpacked(split, size)) if split.options.gzip else map(line_content, _cut(split, size))
     return (piece for piece in pieces if piece[1])
 

@@ -27,7 +27,7 @@ class Candidate:
 
     @property
     def says_which(self) -> bool:
-        """It was accepted, and its head has arrived: `begin` its proof, or pass it on."""
+        """An accepted socket's head has arrived: `begin` its proof, or pass it on."""
         return self.proof is None and len(self.head) == HEAD_BYTES
 
     @property

@@ -172,7 +172,7 @@ class Traversal:
 
     @property
     def wake(self) -> float:
-        """When a `Tick` is due, unless another event comes first."""
+        """Time at which a `Tick` is due, unless another event comes first."""
         moments = [self._deadline, *self._proofs.values()]
         moments += [phase.end for phase in self._phases[:1]]
         if self._may_dial:

@@ -72,7 +72,7 @@ class _Ask(Struct):
     member: str
     deadline: float
     since: float
-    """When it was last sent."""
+    """Time of its last sending."""
     direct: bool
     """Fail without a path, instead of a relay."""
     on_path: bool = False
@@ -92,7 +92,7 @@ class Asks:
         return len(self._asks)
 
     def wakes_at(self) -> float:
-        """When `tick` is needed next."""
+        """Return the time at which `tick` is needed next; infinite without requests."""
         return min((min(self._due(ask), ask.deadline) for ask in self._asks.values()), default=float("inf"))
 
     # -- events

@@ -106,7 +106,7 @@ Column: TypeAlias = Numbers | Moments | Fixed | Strings | Structs | Indexed | Ob
 
 
 def is_array(keys: object) -> bool:
-    """Whether `keys` is a NumPy or Arrow array rather than a Python sequence; imports neither."""
+    """Return whether `keys` is a NumPy or Arrow array rather than a Python sequence; imports neither."""
     numpy, arrow = sys.modules.get("numpy"), sys.modules.get("pyarrow")
     if numpy is not None and isinstance(keys, numpy.ndarray):
         return True

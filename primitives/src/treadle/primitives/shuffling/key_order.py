@@ -137,7 +137,7 @@ def _ranks(column: Column) -> NDArray[np.intp]:
 
 
 def _changes(column: Column, positions: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """For each position but the first: does its key differ from the key at the position before?"""
+    """Return, for each position but the first, whether its key differs from the key before it."""
     import numpy as np
 
     from . import key_columns

@@ -167,7 +167,7 @@ def read_range(path: str | Path, start: int, length: int) -> bytes:
 
 
 def read_all(descriptor: int, start: int, length: int) -> bytes:
-    """As `read_range`, for an open file; the kernel may return fewer bytes than requested."""
+    """Read like `read_range`, from an open file; the kernel may return fewer bytes than requested."""
     pieces = [os.pread(descriptor, length, start)]
     while pieces[-1] and (missing := length - sum(map(len, pieces))):
         pieces.append(os.pread(descriptor, missing, start + length - missing))

@@ -27,7 +27,8 @@ class Copying(Protocol):
 
 
 def create_in_parts(store: Copying, name: str, data: Iterator[Buffer]) -> bool:
-    """As `Store.create`. A creator that died leaves its bytes beside the object, as `.<name>.<nonce>`.
+    """Create an object, as `Store.create` does. A creator that died leaves its bytes beside the object, as
+    `.<name>.<nonce>`.
 
     Raises StoreError.
     """

@@ -85,7 +85,7 @@ class Spares:
                     os.unlink(self._folder / name)
 
     def _short(self) -> bool:
-        """Whether available memory is so low that other programs could need the spares."""
+        """Return whether available memory is so low that other programs could need the spares."""
         with contextlib.suppress(OSError, KeyError):  # a system that does not report its memory
             known = dict(line.split()[:2] for line in self._meminfo.read_text().splitlines())
             return int(known["MemAvailable:"]) * _SHARE < int(known["MemTotal:"])
@@ -111,7 +111,8 @@ def _files(folder: Path) -> Iterator[tuple[Path, int]]:
 
 
 def _is_ours_alone(descriptor: int) -> bool:
-    """Whether no other process has the file open or mapped: only then the kernel grants a write lease (fcntl(2)).
+    """Return whether no other process has the file open or mapped: only then the kernel grants a write lease
+    (fcntl(2)).
 
     The kernel signals a broken lease; the signal is set to one that does nothing.
     """

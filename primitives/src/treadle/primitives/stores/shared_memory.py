@@ -63,7 +63,7 @@ class HostFolder:
             return map_file(self.path(name))
 
     def path(self, name: str) -> Path:
-        """Where the block file is."""
+        """Return the path of the block file."""
         return self.root / check_name(name)
 
     def delete_run(self, run: str) -> None:

@@ -108,7 +108,7 @@ class Store(ABC):
         """Every object below the folder `prefix` (all of them: ""), sorted by the UTF-8 bytes of the name."""
 
     def list_folder(self, prefix: str = "") -> Iterator[ObjectInfo]:
-        """As `list`, but without objects in subfolders."""
+        """List objects like `list`, but without objects in subfolders."""
         start = len(prefix.rstrip("/") + "/") if prefix else 0
         return (info for info in self.list(prefix) if "/" not in info.name[start:])
 

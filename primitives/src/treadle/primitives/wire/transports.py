@@ -18,7 +18,7 @@ class Transport(Protocol):
     """Every method but the last may return WANT_READ or WANT_WRITE, and raises OSError."""
 
     buffers: bool
-    """Whether decrypted bytes may be waiting although the socket is not readable."""
+    """Decrypted bytes may be waiting although the socket is not readable."""
 
     def send(self, views: Sequence[Buffer]) -> int:
         """Return the number of bytes accepted."""

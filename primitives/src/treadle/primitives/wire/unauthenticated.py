@@ -89,5 +89,5 @@ class Strangers(Generic[T]):
 
     @property
     def due(self) -> float:
-        """When the time of the oldest stranger is over; infinite without strangers."""
+        """The time at which the oldest stranger expires; infinite without strangers."""
         return next(iter(self._since.values()), float("inf")) + self._seconds

@@ -50,7 +50,7 @@ class Road:
         self.dead = False
         """The member was lost or has ended: letters to it are dropped."""
         self.moved = time.monotonic()
-        """When the other side last acknowledged a letter, or when no letter was waiting; updated at each tick."""
+        """Time of the last acknowledgement, or of the last tick without a waiting letter."""
 
 
 class Roads:
@@ -159,7 +159,7 @@ class Roads:
 
     def accepted(self, sock: socket, identity: Identity | None) -> None:
         """Handshake with a caller in a thread. When too many callers are unauthenticated, the oldest is closed: a
-        member authenticates within milliseconds, and falls back to the coordinator.
+        member authenticates within milliseconds, or falls back to the coordinator.
         """
         if len(self._strangers) >= self._strangers.most and (oldest := self._strangers.oldest()) is not None:
             oldest.abort()

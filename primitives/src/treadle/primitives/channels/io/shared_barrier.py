@@ -99,8 +99,8 @@ class Board:
     def met(self, generation: int) -> bool | None:
         """Return whether all members arrive in this generation, the same answer for all readers; None: still open.
 
-        No lock is taken while no member is gone: a reader that sees a complete generation reads the counts before that
-        word. A reader that decides waits until all earlier writes are visible.
+        While no member is gone, readers take no lock, and read the counts before the word that names the lost member. A
+        reader that decides first waits until the counts show all that such readers saw.
         """
         complete = min(self._counts) > generation
         if not self._gone[0]:

@@ -49,15 +49,15 @@ class Loop:
         self.register(self._wake, lambda _: self._woken())
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._due = _NEVER
-        """When the next timer is due."""
+        """Time of the next timer."""
         self._numbers = itertools.count()
         self._leader: int = 0
         self._watching = False
-        """Whether the keeper receives socket events."""
+        """The keeper receives socket events."""
         self._wanted = 0
         self._turns = 0
         self._looks = True
-        """Whether to poll for a while before sleeping."""
+        """Poll for a while before sleeping."""
         self._error: BaseException | None = None
         self._over = False
         self._keeper = threading.Thread(target=self._keep, name="treadle-channels", daemon=True)
