@@ -119,7 +119,7 @@ def test_pinning_names_every_image_by_its_digest(composition: dict[str, Any], pr
     assert subprocess.run(command, env=environ, check=False, capture_output=True).returncode == 1
 
 
-def test_example_of_the_environment_names_what_is_written(prepared: Path) -> None:
+def test_example_of_the_environment_names_the_written_variables(prepared: Path) -> None:
     example = (ROOT / "compose" / "env.example").read_text().splitlines()
     named = [line.split("=")[0] for line in example if not line.startswith("#")]
     assert named == list(variables(prepared))

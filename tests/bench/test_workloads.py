@@ -137,7 +137,7 @@ def test_a_goal_is_judged_by_medians(treadle: float, verdict: str) -> None:
     assert (seen.verdict, seen.ratio) == (verdict, treadle / 2)
 
 
-def test_report_names_what_has_no_figure_and_keeps_remarks() -> None:
+def test_report_names_workloads_without_a_figure_and_keeps_remarks() -> None:
     text = report.render(figures(treadle=1.0), "\n\nSomebody's own words.\n")
     assert "| treadle | 1.00 s | 1.00 s | 3 |" in text
     assert "- Ray, words: it broke" in text

@@ -74,7 +74,7 @@ def test_a_template_and_its_package_are_written_and_nothing_is_called(terminal: 
     assert (terminal.folder / "treadle.zip").stat().st_size < 40_000_000
 
 
-def test_what_lambda_lacks_is_told_and_not_made(terminal: Terminal) -> None:
+def test_dry_run_lists_missing_lambda_functions_and_makes_none(terminal: Terminal) -> None:
     emulator = LambdaEmulator(terminal.folder / "emulator").start()
     try:
         lines = ("[lab.executors.functions]", 'kind = "lambda"', "files = true", "sizes = [512]")
@@ -111,7 +111,7 @@ def test_without_a_table_the_hint_is_one(terminal: Terminal) -> None:
     assert 'endpoint = "https://openwhisk.example.com"' in done.err
 
 
-def test_several_tables_of_a_kind_are_told_apart_by_name(terminal: Terminal) -> None:
+def test_deploy_takes_a_name_when_several_tables_have_one_kind(terminal: Terminal) -> None:
     profile(terminal, "[lab.executors.one]", 'kind = "lambda"', "[lab.executors.two]", 'kind = "lambda"')
     done = terminal.run("deploy", "lambda")
     assert (done.code, "one, two" in done.err, "--executor" in done.err) == (2, True, True)

@@ -137,7 +137,7 @@ def test_another_place_for_the_key_is_refused(where: str) -> None:
         LambdaDeploySettings(key=where)
 
 
-def test_the_whole_deployment_tells_of_the_key_first(services: KeyServices, functions: LambdaPlace) -> None:
+def test_deployment_names_the_key_before_all_other_changes(services: KeyServices, functions: LambdaPlace) -> None:
     clients = open_clients(REGION, functions.emulator.endpoint, PLACES[0], "a2V5")
     request = Request("keyed", (512,), 900.0, "s3://b", {KEY_FROM_VARIABLE: PLACES[0]}, None, "image")
     planned = LambdaDeployment(clients, request, settings(PLACES[0])).plan()

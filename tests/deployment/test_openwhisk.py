@@ -80,7 +80,7 @@ async def test_a_second_deployment_changes_nothing(client: Client, emulator: Ope
         ({"image": "me/treadle:1"}, "kind: python:"),
     ],
 )
-async def test_what_changed_is_told_and_deployed(
+async def test_deploy_names_and_deploys_changes(
     client: Client, emulator: OpenWhiskEmulator, change: dict[str, Any], line: str
 ) -> None:
     await deploy(client, request(sizes=(256,)))
@@ -94,7 +94,7 @@ async def test_what_changed_is_told_and_deployed(
     assert await deploy(client, wish) == {"action treadle-256": "unchanged"}
 
 
-async def test_parameters_that_a_caller_could_change_are_told_and_mended(
+async def test_deploy_reports_and_mends_parameters_that_a_caller_could_change(
     client: Client, emulator: OpenWhiskEmulator
 ) -> None:
     wish = request(sizes=(256,))

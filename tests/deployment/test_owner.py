@@ -116,7 +116,7 @@ def test_undeploying_removes_what_belongs_to_the_profile(clients: Clients, emula
     assert (emulator.functions.known, iam.roles) == ({}, {})
 
 
-def test_tags_and_network_of_the_table_are_those_of_functions_and_role(
+def test_functions_and_role_have_the_tags_and_network_of_the_table(
     clients: Clients, emulator: LambdaEmulator, iam: Iam
 ) -> None:
     network = {"subnets": ("subnet-2", "subnet-1"), "security_groups": ("sg-1",)}
@@ -184,7 +184,7 @@ def test_policy_of_the_driver_allows_calls_and_the_store_alone() -> None:
     assert json.dumps(document).count("s3:ListBucket") == 2
 
 
-def test_policies_of_the_documentation_are_those_that_are_printed() -> None:
+def test_policies_of_the_documentation_equal_the_printed_policies() -> None:
     page = (Path(__file__).parents[2] / "docs/iam.md").read_text()
     settings = LambdaDeploySettings(data=("s3://lake/orders/",))
     shown = [json.loads(block.partition("```")[0]) for block in page.split("```json\n")[1:]]

@@ -17,7 +17,7 @@ KEY = bytes(range(32))
 SECRETS = {"token": "t0ken", "store-key": "s3cret"}
 
 
-def test_variables_hold_the_key_secrets_and_what_the_store_needs() -> None:
+def test_variables_hold_the_key_secrets_and_settings_of_the_store() -> None:
     settings = OpenWhiskDeploySettings(
         secrets=("token",), environment={"AWS_REGION": "here"}, environment_secrets={"AWS_KEY": "store-key"}
     )

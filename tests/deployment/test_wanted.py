@@ -5,15 +5,15 @@ from __future__ import annotations
 from treadle.orchestrator.deployment.desired_state import Change, compare, surplus
 
 
-def test_what_is_not_there_is_new() -> None:
+def test_plan_marks_a_missing_function_as_new() -> None:
     assert compare("function f", {"MemorySize": 1}, None) == Change("function f", "new")
 
 
-def test_what_is_as_wanted_is_unchanged_whatever_else_it_has() -> None:
+def test_plan_leaves_a_matching_function_unchanged_when_it_has_other_settings() -> None:
     assert compare("f", {"MemorySize": 1}, {"MemorySize": 1, "Arn": "x"}).did == "unchanged"
 
 
-def test_each_difference_is_told() -> None:
+def test_plan_names_each_difference() -> None:
     found = compare("f", {"Timeout": 900, "Handler": "h"}, {"Timeout": 60})
     assert found == Change("f", "changed", ("Timeout: 60 -> 900", "Handler: nothing -> h"))
 
@@ -36,5 +36,5 @@ def test_only_own_sizes_are_surplus() -> None:
     assert surplus("treadle", known, ["treadle-512"]) == ["treadle-256"]
 
 
-def test_a_prefix_is_no_pattern() -> None:
+def test_prefix_matches_literally_when_it_has_wildcards() -> None:
     assert surplus("a.b", ["axb-1", "a.b-1"], []) == ["a.b-1"]

@@ -100,7 +100,7 @@ def test_table_has_a_row_for_each_key(heading: str) -> None:
 
 
 @pytest.mark.parametrize("heading", MODELS)
-def test_defaults_of_a_table_are_those_of_the_model(heading: str) -> None:
+def test_defaults_of_a_table_equal_the_defaults_of_the_model(heading: str) -> None:
     for key, field in fields(heading).items():
         shown = TABLES[heading][key][1]
         default = field.get_default(call_default_factory=True)

@@ -194,7 +194,7 @@ def test_bool_of_a_handle_is_refused_with_the_reason() -> None:
     assert "&" in caught.value.hint
 
 
-def test_a_stage_itself_is_no_scalar() -> None:
+def test_builder_refuses_a_stage_as_a_scalar() -> None:
     wf = Workflow("w")
     stage = wf.map("a", items([1]), uses="m:f")
     with pytest.raises(UsageError, match="cannot be part of an expression"):
@@ -210,7 +210,7 @@ def test_expr_turns_braces_into_templates_and_reads_them_at_once() -> None:
         expr("a}b")
 
 
-def test_handles_stand_in_format_strings() -> None:
+def test_handles_become_templates_in_format_strings() -> None:
     n = Workflow("w").input("n", int)
     assert f"part-{n}-{run.start_time}" == "part-${{ inputs.n }}-${{ run.startTime }}"
 
@@ -274,7 +274,7 @@ def test_stage_option_of_wrong_type_is_refused_where_it_is_written() -> None:
         wf.map("b", items([1]), uses="m:f", limit="1MiB")  # type: ignore[call-arg]
 
 
-def test_what_cannot_be_is_said_in_words_of_the_language_and_not_of_its_checker() -> None:
+def test_builder_refuses_with_words_of_the_language_not_of_its_checker() -> None:
     with pytest.raises(UsageError, match="name must be a name, not the text 'My Flow'\n  Begin with a small letter"):
         Workflow("My Flow").spec()
     with pytest.raises(UsageError, match="retries is not an option here\n  The word here is retry"):

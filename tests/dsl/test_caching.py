@@ -65,7 +65,7 @@ def test_a_document_without_it_keeps_its_normal_form() -> None:
     assert "cache" not in str(normalise(Spec.model_validate(document, by_alias=True, by_name=False)))
 
 
-def test_a_template_that_cannot_be_read_is_told_as_that() -> None:
+def test_cache_check_reports_an_unreadable_template_as_such() -> None:
     stage = "{type: map, input: {range: 1}, uses: m:f, with: {x: '${{ what'}, cache: true}"
     found = validate(load(f"apiVersion: treadle/v1\nname: w\nstages: {{a: {stage}}}\n"))
     assert [one.code for one in found] == ["T301"]

@@ -49,7 +49,7 @@ def test_long_line_is_cut_around_the_mistake() -> None:
     assert line[marks.index("^") :][: marks.count("^")] == "HERE"
 
 
-def test_only_what_is_shown_of_a_line_is_gone_through(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_excerpt_reads_only_the_shown_part_of_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
 
     def counted(text: str) -> str:
@@ -148,7 +148,7 @@ def test_every_form_takes_no_findings(form: DiagnosticFormat) -> None:
     assert isinstance(format_diagnostics([], form), str)
 
 
-def test_findings_are_told_once_in_the_order_of_the_text() -> None:
+def test_findings_are_listed_once_in_the_order_of_the_text() -> None:
     later = Diagnostic("T012", "m", span=Span(9, 1, 9, 2), path=("x",))
     assert in_order([later, FOUND, FOUND, later]) == [FOUND, later]
 

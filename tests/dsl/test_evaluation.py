@@ -84,7 +84,7 @@ def test_evaluation_is_tried_again_when_a_worker_was_killed() -> None:
     check({}, 1)
 
 
-def test_evaluation_is_no_verdict_when_workers_do_not_answer() -> None:
+def test_evaluation_gives_no_verdict_when_workers_do_not_answer() -> None:
     check({}, 1)
     (worker,) = pool.POOL._idle
     worker._socket.settimeout(0.2)

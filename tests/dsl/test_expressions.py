@@ -150,7 +150,7 @@ def test_deep_or_long_text_is_refused_quickly(text: str) -> None:
     assert time.thread_time() - start < 1
 
 
-def test_limits_leave_room_for_what_is_allowed() -> None:
+def test_limits_admit_the_largest_allowed_expressions() -> None:
     assert evaluate(parse("+".join(["1"] * MAX_DEPTH)), {}) == MAX_DEPTH
     with pytest.raises(ExpressionError, match="deeper"):
         parse("+".join(["1"] * (MAX_DEPTH + 1)))
@@ -338,7 +338,7 @@ def test_integers_are_exact_up_to_the_limit_and_refused_beyond() -> None:
         evaluate(parse(f"{half} * 1.5"), {})
 
 
-def test_null_comparison_tells_of_skipped_stages() -> None:
+def test_null_comparison_detects_skipped_stages() -> None:
     with pytest.raises(ExpressionError) as caught:
         evaluate(parse("stages.skipped.metrics.m > 1"), ENV)
     assert "has(" in caught.value.hint
@@ -405,7 +405,7 @@ def test_unknown_name_suggests_the_nearest() -> None:
 
 
 @pytest.mark.parametrize("text", ["stages.nowhere", "stages.nowhere.metrics.m", "has(stages.nowhere.metrics)"])
-def test_unknown_name_is_said_as_far_as_it_is_unknown(text: str) -> None:
+def test_unknown_name_is_quoted_up_to_its_first_unknown_part(text: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         check(parse(text), SCOPE)
     assert (caught.value.message, caught.value.hint) == ("there is no stages.nowhere", "there are done")

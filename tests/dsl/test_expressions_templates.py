@@ -80,7 +80,7 @@ def test_expressions_are_found_wherever_they_stand() -> None:
         ("${{ inputs.k } }}", 13, "'}' is not part of the language"),
     ],
 )
-def test_what_does_not_end_a_template_is_said_at_its_place(text: str, offset: int, message: str) -> None:
+def test_unterminated_template_is_reported_at_its_place(text: str, offset: int, message: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         parse_template(text)
     assert (caught.value.offset, caught.value.message) == (offset, message)

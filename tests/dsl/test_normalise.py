@@ -150,7 +150,7 @@ def test_reading_back_gives_an_equal_spec(data: dict[str, Any]) -> None:
 
 
 @given(DOCUMENTS)
-def test_schema_accepts_the_normal_form_of_whatever_the_model_accepts(data: dict[str, Any]) -> None:
+def test_schema_accepts_the_normal_form_of_every_accepted_document(data: dict[str, Any]) -> None:
     jsonschema.Draft202012Validator(SCHEMA).validate(normalise(read(data)))
 
 

@@ -33,7 +33,7 @@ def order(folder: Path) -> list[Path]:
     return list(TopologicalSorter(graph).static_order())
 
 
-def test_the_modules_of_the_language_stand_in_an_order() -> None:
+def test_modules_of_the_language_import_in_one_direction() -> None:
     found = order(FOLDER)
     assert found.index(FOLDER / "model.py") < found.index(FOLDER / "document" / "document.py")
     assert found.index(FOLDER / "document" / "document.py") < found.index(FOLDER / "document" / "child_workflows.py")

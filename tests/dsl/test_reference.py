@@ -183,7 +183,7 @@ def test_batch_recuts_every_partition_by_records_and_bytes() -> None:
     assert values(result, "empty") == [[[]]]
 
 
-def test_function_cannot_change_what_others_read() -> None:
+def test_function_cannot_change_the_records_of_other_readers() -> None:
     def spoil(record: list[int], given: list[int]) -> int:
         record.append(0)
         given.append(0)

@@ -59,7 +59,7 @@ def test_barrier_gives_its_input_and_a_lower_quorum_has_no_exact_meaning() -> No
         interpret({**stages, "b": {**stages["b"], "quorum": "90%"}})
 
 
-def test_false_condition_skips_the_stage_and_who_reads_its_data() -> None:
+def test_false_condition_skips_the_stage_and_its_readers() -> None:
     reported = {"type": "map", "input": items(1), "uses": "m:reported", "metrics": {"n": "sum"}, "when": "inputs.on"}
     stages = {
         "a": reported,
@@ -194,7 +194,7 @@ def test_state_is_that_of_the_innermost_loop_that_has_one_of_the_name() -> None:
     assert values(result, "out[1].in[1].m") == [[(10, 2)]]
 
 
-def test_loop_state_is_a_list_when_one_of_its_sources_is_no_single_record() -> None:
+def test_loop_state_is_a_list_when_a_source_has_several_records() -> None:
     inner = {
         "b": {"type": "broadcast", "input": "state.x"},
         "m": {"type": "map", "input": items(1, 2), "uses": "m:keep", "with": {"b": "${{ stages.b }}"}},
@@ -333,7 +333,7 @@ def test_record_that_does_not_fit_the_format_fails_its_partition() -> None:
     assert (caught.value.stage, caught.value.partition) == ("a", 1)
 
 
-def test_stages_may_stand_in_any_order() -> None:
+def test_stages_are_accepted_in_any_order() -> None:
     stages = {
         "last": {"type": "map", "input": "first", "uses": "m:same", "when": "stages.mid.metrics.n == 1"},
         "mid": {"type": "reduce", "input": "first", "per": "all", "uses": "m:count", "metrics": {"n": "integer"}},
@@ -365,7 +365,7 @@ SAME: dict[str, Any] = {"type": "map", "input": items(1, 2), "uses": "m:same"}
         {"type": "loop", "state": {"n": 1}, "maxIterations": NONE, "stages": {"in": SAME}},
     ],
 )
-def test_a_computed_number_keeps_to_the_bounds_of_a_written_one_unless_its_stage_is_skipped(
+def test_computed_number_has_the_bounds_of_a_written_one_unless_its_stage_is_skipped(
     stage: dict[str, Any],
 ) -> None:
     known: dict[str, Any] = {"inputs": {"none": {"type": "integer"}}, "given": {"none": 0}}

@@ -60,7 +60,7 @@ def test_channel_is_used_again_and_again() -> None:
     assert found == [[[9 + step for step in range(20)]]] * 3
 
 
-def test_channel_that_is_never_closed_still_gives_what_was_sent() -> None:
+def test_channel_delivers_sent_values_when_it_is_never_closed() -> None:
     def sends(records: Iterator[int], context: Any) -> Any:
         channel = BroadcastChannel("x")
         return channel.send("hello") if context.partition == 0 else channel.receive()

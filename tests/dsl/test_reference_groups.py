@@ -28,7 +28,7 @@ def test_hash_partition_is_the_stable_hash_modulo_partitions_in_source_order(key
     assert values(interpret({"s": stage}), "s") == expected
 
 
-def test_default_partitions_are_those_of_the_inputs_together() -> None:
+def test_default_partitions_equal_the_sum_of_the_inputs_partitions() -> None:
     stages = {
         "one": {"type": "shuffle", "input": items(1, 2, 3, partitions=3), "by": "m:same"},
         "two": {"type": "shuffle", "input": [items(1, partitions=2), items(2, partitions=2)], "by": "m:same"},
@@ -96,7 +96,7 @@ def test_record_without_a_key_is_refused() -> None:
     assert isinstance(caught.value.error, DataError)
 
 
-def test_vectorised_key_function_takes_a_whole_array_and_columns_name_those_of_a_table() -> None:
+def test_vectorised_key_takes_a_whole_array_and_columns_name_a_tables_columns() -> None:
     def vectorised(rows: NDArray[Any]) -> NDArray[Any]:
         return rows[:, 0]
 

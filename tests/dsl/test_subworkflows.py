@@ -78,7 +78,7 @@ def found(tmp_path: Path, stage: str, child: str = SUM, head: str = "") -> list[
     return [(one.code, one.message) for one in validate(load(path))]
 
 
-def test_links_in_a_circle_are_told(tmp_path: Path) -> None:
+def test_circular_links_are_reported(tmp_path: Path) -> None:
     (tmp_path / "round.yaml").symlink_to("round.yaml")
     (problem,) = found(tmp_path, "uses: round.yaml")
     assert problem[0] == "T110"
@@ -118,7 +118,7 @@ def test_files_outside_of_the_project_are_refused(tmp_path: Path, uses: str) -> 
     assert [(one.code, one.line) for one in validate(load(path))] == [("T110", 3)]
 
 
-def test_circle_is_told_with_its_files(tmp_path: Path) -> None:
+def test_circle_is_reported_with_its_files(tmp_path: Path) -> None:
     path = write(
         tmp_path,
         main="stages: {a: {type: workflow, uses: parts/a.yaml}}\n",
@@ -147,7 +147,7 @@ def test_number_of_sub_workflows_has_a_bound(tmp_path: Path) -> None:
     assert {one.code for one in validate(load(path))} == {"T110"}
 
 
-def test_what_is_wrong_inside_is_told_there(tmp_path: Path) -> None:
+def test_mistake_in_a_child_is_reported_in_its_file(tmp_path: Path) -> None:
     path = write(tmp_path, main=USE, sum=SUM.replace("input: scaled", "input: sclaed"))
     assert told(path) == (
         "sum.yaml:11:32: error[T101] there is no stage 'sclaed'\n"
@@ -158,13 +158,13 @@ def test_what_is_wrong_inside_is_told_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x" * 300, "\\0", "x" * 5000])
-def test_a_name_that_no_file_can_have_is_told(tmp_path: Path, name: str) -> None:
+def test_impossible_file_name_is_reported(tmp_path: Path, name: str) -> None:
     path = write(tmp_path, main=f'stages: {{a: {{type: workflow, uses: "{name}.yaml"}}}}\n')
     (found,) = validate(load(path))
     assert found.code == "T110"
 
 
-def test_file_that_is_no_workflow_is_told_there(tmp_path: Path) -> None:
+def test_file_without_a_workflow_is_reported_at_its_reference(tmp_path: Path) -> None:
     path = write(tmp_path, main=USE, sum="stages: 3\n")
     assert [(one.code, Path(one.file).name) for one in validate(load(path))] == [("T013", "sum.yaml")]
     with pytest.raises(InvalidDocument):
@@ -176,7 +176,7 @@ def test_text_without_a_place_cannot_name_files() -> None:
     assert wrong.code == "T110"
 
 
-def test_workflow_may_stand_in_place_of_its_file() -> None:
+def test_builder_accepts_a_workflow_in_place_of_its_file() -> None:
     inner = {"apiVersion": "treadle/v1", "name": "w", "stages": {"c": {"type": "map", "input": "d", "uses": "m:f"}}}
     document = {**inner, "stages": {"a": {"type": "workflow", "uses": inner}}}
     (wrong,) = validate(load(yaml.safe_dump(document), "w.yaml"))
@@ -219,7 +219,7 @@ def test_inputs_are_checked_where_they_are_given(tmp_path: Path, given: str, cod
 @pytest.mark.parametrize(
     "given", [NUMBERS, f'{NUMBERS}, label: "of ${{{{ run.id }}}}"', 'numbers: "${{ inputs.data }}"']
 )
-def test_inputs_that_fit_are_no_finding(tmp_path: Path, given: str) -> None:
+def test_matching_inputs_give_no_finding(tmp_path: Path, given: str) -> None:
     assert [one for one in found(tmp_path, f"uses: sum.yaml, with: {{{given}}}", head=DECLARED) if one[0] < "T6"] == []
 
 
@@ -248,7 +248,7 @@ def test_outputs_are_all_that_is_seen(tmp_path: Path, expression: str, code: str
     assert found(tmp_path, stage) == [(code, message)]
 
 
-def test_workflow_is_no_dataset(tmp_path: Path) -> None:
+def test_workflow_is_refused_as_a_dataset(tmp_path: Path) -> None:
     stage = f"uses: sum.yaml, with: {{{NUMBERS}}}}}\n  after: {{type: map, input: sub, uses: m:f"
     assert found(tmp_path, stage) == [("T106", "'sub' is a workflow, which gives values and no dataset")]
 

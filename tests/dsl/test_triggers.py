@@ -117,7 +117,7 @@ def changed(**triggers: Any) -> Spec:
 
 
 @pytest.mark.parametrize("uri", ["s3://data[0-9]/in", "s3://[a", "s3://data/*.csv"])
-def test_a_prefix_with_wildcards_is_told(uri: str) -> None:
+def test_prefix_with_wildcards_is_reported(uri: str) -> None:
     stages = "stages: {a: {type: map, input: {range: 1}, uses: m:f}}\n"
     triggers = f"triggers: {{t: {{type: object, poll: {{uri: '{uri}'}}}}}}\n"
     (found,) = validate(load(f"apiVersion: treadle/v1\nname: w\n{triggers}{stages}"))
@@ -148,7 +148,7 @@ def test_normal_form_reads_back_as_itself() -> None:
         assert normalise(read_normalised(normal)) == normal
 
 
-def test_what_a_run_pins_knows_no_trigger() -> None:
+def test_pinned_document_has_no_triggers() -> None:
     one, other = load(ORDERS).require(), changed(live={"type": "schedule", "interval": "1h"})
     assert normalise(one) != normalise(other)
     assert normalise(without_triggers(one)) == normalise(without_triggers(other))
@@ -236,7 +236,7 @@ def test_moment_is_read_in_its_own_timezone() -> None:
     assert moment(when)["iso"] == "2026-03-29T00:30:00+01:00"
 
 
-def test_models_are_told_apart_by_their_type() -> None:
+def test_models_are_chosen_by_their_type() -> None:
     triggers = load(ORDERS).require().triggers
     assert isinstance(triggers["live"], KafkaTrigger)
     assert isinstance(triggers["nightly"], ScheduleTrigger)

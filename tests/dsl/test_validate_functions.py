@@ -70,7 +70,7 @@ def test_module_that_needs_a_missing_package_fails_on_import(tmp_path: Path) -> 
     assert "no_such_package" in found.message
 
 
-def test_broken_syntax_is_told(tmp_path: Path) -> None:
+def test_broken_syntax_is_reported(tmp_path: Path) -> None:
     write(tmp_path, "steps.py", "def f(record:\n")
     (found,) = check_functions(document("steps:f"), [tmp_path])
     assert found.code == "T402"

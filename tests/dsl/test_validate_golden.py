@@ -35,7 +35,7 @@ def findings(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", MISTAKES, ids=lambda path: path.stem)
-def test_mistake_is_told_as_written(path: Path) -> None:
+def test_mistake_is_reported_as_in_the_golden_file(path: Path) -> None:
     found, expected = findings(path), path.with_suffix(".txt")
     if os.environ.get("UPDATE_GOLDEN"):
         expected.write_text(found, encoding="utf-8")
@@ -54,7 +54,7 @@ def test_every_code_has_a_golden_mistake() -> None:
     assert set(re.findall(r"\[(T\d+)\] ", told)) | elsewhere == set(CODES)
 
 
-def test_documented_codes_are_those_of_the_program() -> None:
+def test_documented_codes_equal_the_codes_of_the_program() -> None:
     page = Path(__file__).parents[2] / "docs" / "diagnostics.md"
     assert page.read_text(encoding="utf-8") == codes_page()
 

@@ -105,7 +105,7 @@ def test_broadcast_in_with_is_an_edge() -> None:
     assert codes(stages + "  b: {type: broadcast, input: a}\n") == ["T103"]
 
 
-def test_loop_that_begins_with_its_own_result_is_told() -> None:
+def test_loop_that_starts_from_its_own_result_is_reported() -> None:
     body = "stages: {a: {type: map, input: state.x, uses: m:f}}"
     assert codes(f"  l: {{type: loop, state: {{x: l.state.x}}, maxIterations: 1, {body}}}\n") == ["T103"]
 
@@ -115,7 +115,7 @@ def test_barrier_passes_on_the_grouping_of_a_shuffle() -> None:
     assert codes(stages + "  r: {type: reduce, input: b, per: key, combine: m:f}\n") == []
 
 
-def test_what_is_inside_of_a_second_loop_of_one_id_is_not_looked_at() -> None:
+def test_stages_of_a_second_loop_with_the_same_id_are_not_checked() -> None:
     inner = "a: {type: loop, state: {x: 1}, maxIterations: 1, stages: {c: {type: map, input: state.x, uses: m:f}}}"
     outer = f"  b: {{type: loop, state: {{}}, maxIterations: 1, stages: {{{inner}}}}}\n"
     assert codes("  a: {type: map, input: {range: 1}, uses: m:f}\n" + outer) == ["T104"]
@@ -133,7 +133,7 @@ def test_what_is_inside_of_a_second_loop_of_one_id_is_not_looked_at() -> None:
     ],
     ids=lambda setting: setting[:20],
 )
-def test_a_quantity_that_nothing_can_hold_is_told(setting: str) -> None:
+def test_impossibly_large_quantity_is_reported(setting: str) -> None:
     stage = f"  a: {{type: map, input: {{range: 1}}, uses: m:f, {setting}}}\n"
     assert codes(stage) == ["T015"]
     assert codes(stage.replace("36501d", "36500d").replace("8388608T", "8388607T").replace(ZEROS, "")) == []
@@ -162,7 +162,7 @@ def test_needs_come_first_and_else_the_order_stays() -> None:
     assert sorted(needs_first({"a": ["b"], "b": ["c"], "c": ["a", "c"]})) == ["a", "b", "c"]
 
 
-def test_warnings_wait_until_there_are_no_errors() -> None:
+def test_warnings_are_withheld_while_errors_exist() -> None:
     stages = "  a: {type: map, input: {range: 3}, uses: m:f}\n  b: {type: broadcast, input: a}\n"
     assert codes(stages) == ["T602"]
     assert codes(stages + "  c: {type: map, input: d, uses: m:f}\n") == ["T101"]
@@ -175,7 +175,7 @@ def test_spec_without_a_text_is_validated_by_path() -> None:
     assert "stages.a.input" in render([problem])
 
 
-def test_requiring_a_broken_document_raises_what_is_wrong() -> None:
+def test_requiring_a_broken_document_raises_its_findings() -> None:
     with pytest.raises(InvalidDocument, match="needs the key 'uses'") as caught:
         load(f"{HEAD}stages:\n  a: {{type: map, input: b}}\n", "flow.yaml").require()
     assert str(caught.value).startswith("flow.yaml:4:3: error[T011]")
@@ -204,7 +204,7 @@ def paths(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 @settings(max_examples=150)
 @given(st.data())
-def test_changed_document_is_told_and_never_breaks_the_validator(data: st.DataObject) -> None:
+def test_changed_document_gives_findings_and_never_breaks_the_validator(data: st.DataObject) -> None:
     document = json.loads(json.dumps(data.draw(st.sampled_from(DATA))))
     for _ in range(data.draw(st.integers(1, 3))):
         *parents, last = data.draw(st.sampled_from(paths(document)))
@@ -225,7 +225,9 @@ def test_changed_document_is_told_and_never_breaks_the_validator(data: st.DataOb
 
 @settings(max_examples=100)
 @given(st.sampled_from(GOOD), st.integers(0, 2000), st.integers(0, 30), st.text(max_size=5))
-def test_damaged_text_is_told_and_never_breaks_the_validator(path: Path, start: int, length: int, put: str) -> None:
+def test_damaged_text_gives_findings_and_never_breaks_the_validator(
+    path: Path, start: int, length: int, put: str
+) -> None:
     text = path.read_text(encoding="utf-8")
     damaged = text[:start] + put + text[start + length :]
     assert all(problem.line >= 1 and problem.message for problem in validate(load(damaged)))

@@ -97,7 +97,7 @@ def test_defaults_fill_in_and_an_optional_input_is_null() -> None:
     assert resolve_inputs(declared, {"c": "0.5"}) == {"a": 4, "b": None, "c": 0.5}
 
 
-def test_all_mistakes_are_told_together() -> None:
+def test_all_mistakes_are_reported_together() -> None:
     declared = spec(points={"type": "uri", "required": True}, k={"type": "integer"})
     with pytest.raises(InvalidInputs) as caught:
         resolve_inputs(declared, {"point": "x", "k": "two"})
@@ -116,7 +116,7 @@ def test_any_text_is_either_accepted_or_refused_with_words(text: str) -> None:
 
 
 @given(st.text())
-def test_text_inputs_keep_what_was_given(text: str) -> None:
+def test_text_inputs_keep_the_given_text(text: str) -> None:
     assert read("string", text) == text
 
 

@@ -46,7 +46,7 @@ def cost_of(here: Project, run: str) -> dict[str, Any]:
     return dict(json.loads(done.stdout)["cost"])
 
 
-def test_requests_and_seconds_are_those_that_the_servers_counted(account: Cloud, deployed: Project) -> None:
+def test_requests_and_seconds_equal_the_counts_of_the_servers(account: Cloud, deployed: Project) -> None:
     words(account, 20_000)
     source = {"uri": "s3://treadle/corpus/*.txt", "format": "text", "split": "256KiB"}
     stages = {

@@ -44,7 +44,7 @@ def test_a_worker_that_dies_or_is_mistreated_costs_nothing_but_time(here: Projec
     assert {key: times for key, times in starts.items() if times > 1 and key[1] != "3"} == {}
 
 
-def test_each_way_to_fail_is_told_by_its_name(here: Project) -> None:
+def test_each_failure_class_is_reported_by_its_name(here: Project) -> None:
     soon = {"maximumAttempts": 2, "initialInterval": "10ms"}
     stages = {
         "spin": each("spins", timeout="700ms", retry=soon),

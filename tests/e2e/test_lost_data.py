@@ -48,7 +48,7 @@ def finished(here: Project, run: str) -> None:
     assert here.records(run, "total") == [100_000 * i for i in range(6)]
 
 
-def test_exactly_the_blocks_that_are_damaged_or_gone_are_made_again(here: Project) -> None:
+def test_exactly_the_damaged_or_missing_blocks_are_recomputed(here: Project) -> None:
     files = failed_run(here, "damaged")
     here.kill_driver()
     files[0].unlink()
@@ -61,7 +61,7 @@ def test_exactly_the_blocks_that_are_damaged_or_gone_are_made_again(here: Projec
     assert starts(here, "damaged") == {"0": 2, "1": 1, "2": 2, "3": 1, "4": 2, "5": 1}
 
 
-def test_after_a_reboot_the_shared_memory_is_made_again(here: Project) -> None:
+def test_shared_memory_is_rebuilt_after_a_reboot(here: Project) -> None:
     failed_run(here, "rebooted")
     here.kill_driver()
     shutil.rmtree(here.home.host_root)
@@ -74,7 +74,7 @@ MANIFEST = "segments/make/manifest/1"
 
 
 @pytest.mark.parametrize("cut", [False, True])
-def test_damaged_manifest_is_named_and_made_again(here: Project, cut: bool) -> None:
+def test_damaged_manifest_is_named_and_rewritten(here: Project, cut: bool) -> None:
     run = f"manifest-{cut}"
     failed_run(here, run)
     here.kill_driver()
@@ -98,7 +98,7 @@ def test_damaged_plan_of_a_run_that_has_begun_is_refused_with_what_to_do(here: P
     assert "treadle rerun replanned" in done.stderr
 
 
-def test_damaged_plan_of_a_run_that_has_begun_nothing_is_made_again(here: Project) -> None:
+def test_damaged_plan_is_rewritten_when_the_run_has_not_begun(here: Project) -> None:
     here.submit("early", stages(here, "early"), "--start-delay", "1h")
     (here.root / "early.gate").touch()
     assert here.treadle("terminate", "early", "--yes").returncode == 0

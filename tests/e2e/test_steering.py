@@ -33,7 +33,7 @@ def count(here: Project, log: str, event: str = "start") -> Counter[str]:
     return Counter(partition for what, _, partition, *_ in here.notes(log) if what == event)
 
 
-def test_a_paused_run_ends_what_it_runs_and_starts_nothing_more(here: Project) -> None:
+def test_paused_run_ends_its_attempts_and_starts_no_more(here: Project) -> None:
     """The order reaches the stage with a heartbeat: after about a second, or several on a busy machine."""
     stages = gated(here.root / "paused.log", maxConcurrency=1)
     stages["work"] |= {
@@ -64,7 +64,7 @@ def at_rest(here: Project, run: str) -> bool:
 
 
 @pytest.mark.parametrize("verb", ["cancel", "terminate"])
-def test_a_run_that_was_stopped_keeps_what_it_committed(here: Project, verb: str) -> None:
+def test_stopped_run_keeps_its_commits(here: Project, verb: str) -> None:
     log = f"{verb}.log"
     here.submit(verb, gated(here.root / log, maxConcurrency=1))
     eventually(lambda: len(count(here, log)) == 5)

@@ -50,7 +50,7 @@ def mapped(uses: str) -> dict[str, Any]:
     return {"only": {"type": "map", "input": {"items": [1, 2], "partitions": 2}, "uses": uses}}
 
 
-def test_task_finds_the_same_whichever_command_started_the_driver(here: Project) -> None:
+def test_task_environment_does_not_depend_on_the_command_that_started_the_driver(here: Project) -> None:
     first = here.run("first", mapped("around:around"), "--profile", "own")
     assert first.returncode == 0, first.stderr
     here.environ["MYVAR"] = "of another command"

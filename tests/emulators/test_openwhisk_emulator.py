@@ -171,7 +171,7 @@ async def test_an_action_that_does_not_load_fails_to_initialise(api: httpx.Async
     assert done.json()["response"]["result"]["error"] == "Cannot start action. Check logs for details."
 
 
-async def test_the_action_sees_no_packages_but_those_of_its_zip(api: httpx.AsyncClient) -> None:
+async def test_action_sees_only_the_packages_of_its_zip(api: httpx.AsyncClient) -> None:
     source = "from importlib.util import find_spec\ndef main(args): return {'found': bool(find_spec('msgspec'))}\n"
     await api.put("actions/a?overwrite=true", json=document(source))
     assert await result(api) == {"found": False}

@@ -147,7 +147,7 @@ def test_terasort_is_the_sorted_array_with_the_checksum_of_its_input(run: Run, t
     assert done.outputs["checksum"] == sum(zlib.crc32(given[i : i + 100]) for i in range(0, len(given), 100))
 
 
-def test_terasort_notices_what_is_out_of_order() -> None:
+def test_terasort_check_detects_records_out_of_order() -> None:
     sys.path.insert(0, str(EXAMPLES / "terasort"))
     import terasort  # type: ignore[import-not-found]
 

@@ -73,7 +73,7 @@ async def test_profile_names_it_and_a_run_goes_over_it(
     await engine.site.pools.stop()
 
 
-def test_wrong_key_of_its_table_is_told(command: ModuleType) -> None:
+def test_wrong_key_of_its_table_is_reported(command: ModuleType) -> None:
     with pytest.raises(UsageError, match="slotz"):
         command.settings({"slotz": 2})
 

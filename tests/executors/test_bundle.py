@@ -118,7 +118,7 @@ def test_an_editable_install_below_the_project_is_the_projects(project: Path, mo
     assert modules(build(project, "main:f")) == {"main.py", "inner_lib/__init__.py", "inner_lib/part.py"}
 
 
-def test_what_cannot_be_bundled_is_refused_with_the_reason(project: Path) -> None:
+def test_bundle_refuses_unusable_modules_with_the_reason(project: Path) -> None:
     with pytest.raises(UsageError, match="no module 'nowhere'"):
         build(project, "nowhere:f")
     write(project, {"broken": "def f(:\n", "main": "import random", "random": ""})
@@ -174,7 +174,7 @@ def test_entries_that_would_leave_the_folder_are_refused(tmp_path: Path, name: s
     assert list(tmp_path.iterdir()) == []
 
 
-def test_content_that_is_not_what_the_digest_says_is_not_unpacked(project: Path, tmp_path: Path) -> None:
+def test_content_with_another_digest_is_not_unpacked(project: Path, tmp_path: Path) -> None:
     write(project, {"a": ""})
     bundle = build(project, "a:f")
     for data in (zip_of(a=b""), b"no zip"):

@@ -38,7 +38,7 @@ def test_a_damaged_bundle_is_unpacked_again(bundle: Bundle, tmp_path: Path, dama
     assert run_worker(tmp_path, f"{bundle.digest}=job_module:f") == ["[-1, -2]"]
 
 
-def test_what_is_put_beside_the_modules_is_no_damage(bundle: Bundle, tmp_path: Path) -> None:
+def test_files_added_beside_the_modules_are_not_damage(bundle: Bundle, tmp_path: Path) -> None:
     path = open_bundle(bundle.data, bundle.digest, tmp_path)
     (path / "modules" / "__pycache__").mkdir()
     (path / "modules" / "notes.txt").write_text("of a function")
@@ -59,7 +59,7 @@ def test_a_bundle_another_process_unpacks_meanwhile_is_not_replaced(bundle: Bund
     assert [path.name for path in root.iterdir()] == [bundle.digest]
 
 
-def test_bundles_that_nobody_needs_are_removed(bundle: Bundle, tmp_path: Path) -> None:
+def test_unused_bundles_are_removed(bundle: Bundle, tmp_path: Path) -> None:
     old, held, young, remains = (tmp_path / name for name in ("old", "held", "young", ".unpacking-x"))
     for folder in (old, held, young, remains):
         (folder / "modules").mkdir(parents=True)

@@ -135,7 +135,7 @@ def test_bundles_of_different_kinds_do_not_meet(bench: Bench) -> None:
     assert "different kinds" in failure.message
 
 
-def test_bundled_records_are_counted_as_what_they_are(bench: Bench) -> None:
+def test_bundled_records_are_counted_by_their_kind(bench: Bench) -> None:
     tail = Scatter("s", FIRST, 9, groups=3)
     outcome = bench.outcome(source=[(key, 0) for key in range(20)], tail=tail)
     assert outcome.rows == 20

@@ -68,7 +68,7 @@ def code(tmp_path: Path) -> Make:
     return partial(code_in, tmp_path)
 
 
-def test_what_a_function_reaches_counts_by_definition_and_nothing_else(code: Make) -> None:
+def test_digest_counts_only_the_definitions_that_a_function_reaches(code: Make) -> None:
     assert set(code(PROJECT).units) == {
         "main.py:f",
         "helpers.py:clean",
@@ -96,7 +96,7 @@ def test_what_a_function_reaches_counts_by_definition_and_nothing_else(code: Mak
         ("helpers", "return value\n", "return value * 2\n"),
     ],
 )
-def test_comments_layout_docstrings_and_what_is_not_reached_do_not_count(
+def test_digest_ignores_comments_layout_docstrings_and_unreached_code(
     code: Make, module: str, old: str, new: str
 ) -> None:
     text = PROJECT[module]
@@ -114,7 +114,7 @@ def test_comments_layout_docstrings_and_what_is_not_reached_do_not_count(
         ("shapes", "return self.x", "return abs(self.x)", "shapes.py:Base"),
     ],
 )
-def test_what_is_reached_counts_wherever_it_is(code: Make, module: str, old: str, new: str, unit: str) -> None:
+def test_digest_counts_reached_code_in_any_module(code: Make, module: str, old: str, new: str, unit: str) -> None:
     text = PROJECT[module]
     assert changed(code(PROJECT), code(PROJECT, **{module: text.replace(old, new)})) == {unit}
 
@@ -155,7 +155,7 @@ def test_every_way_to_import_leads_to_the_definition(code: Make, body: str) -> N
 
 
 @pytest.mark.parametrize("call", ["eval('g(x)')", "globals()['g'](x)", "vars()['g'](x)"])
-def test_what_no_text_says_falls_back_to_the_whole_module(code: Make, call: str) -> None:
+def test_digest_counts_the_whole_module_when_its_text_hides_the_dependency(code: Make, call: str) -> None:
     source = f"def g(x):\n    return x\n\ndef f(x):\n    return {call}\n"
     assert changed(code({"main": source}), code({"main": source.replace("return x\n", "return -x\n", 1)})) == {
         "main.py:g"
@@ -189,9 +189,7 @@ def test_where_any_module_may_be_meant_the_whole_project_counts(code: Make) -> N
          "class B:\n    def __init_subclass__(cls): pass\nclass C(B):\n    x = 2"),
     ],
 )  # fmt: skip
-def test_what_importing_a_module_does_counts_for_whoever_imports_it(
-    code: Make, module: str, before: str, after: str
-) -> None:
+def test_digest_counts_import_effects_for_every_importer(code: Make, module: str, before: str, after: str) -> None:
     project = {"main": "import setup\nimport tools\ndef f(x):\n    return x\n", "setup": "", "tools": "LIMIT = 0\n"}
     assert code({**project, module: before}) != code({**project, module: after})
 
@@ -215,7 +213,7 @@ def test_docstrings_count_where_something_reads_them(code: Make) -> None:
     assert code({"main": source}) != code({"main": source.replace("one", "two")})
 
 
-def test_distributions_that_are_reached_count_by_version_with_what_they_require(code: Make) -> None:
+def test_digest_counts_reached_distributions_and_their_requirements_by_version(code: Make) -> None:
     found = code({"main": "import pydantic\nimport numpy\ndef f(x):\n    return pydantic.BaseModel\n"}).versions
     assert {"python", "pydantic", "pydantic-core"} <= set(found)
     assert "numpy" not in found
@@ -254,7 +252,7 @@ def test_a_module_in_a_folder_that_was_installed_into_counts_by_its_version(
     assert code({"main": "import bought\ndef f(x): return bought.g(x)\n"}).versions["bought"] == "1.5"
 
 
-def test_what_a_function_asks_its_context_for_is_noted(code: Make) -> None:
+def test_digest_notes_requests_to_the_context(code: Make) -> None:
     source = "def f(x, context):\n    return g(context)\ndef g(context):\n    return context.run, context.rng\n"
     assert code({"main": source}).asks == ("run",)
 
@@ -336,7 +334,7 @@ CLASSES = {
 
 
 @pytest.mark.parametrize("source", [pytest.param(source, id=name) for name, source in CLASSES.items()])
-def test_classes_of_scripts_count_by_what_they_are(source: str) -> None:
+def test_digest_counts_classes_of_scripts_by_their_content(source: str) -> None:
     source += "def f(x): return C\n"
     assert code_by_value(taken(source)) == code_by_value(taken(source))
     assert code_by_value(taken(source)) != code_by_value(taken(source.replace("1", "2")))
@@ -347,7 +345,7 @@ def test_models_of_scripts_can_be_captured() -> None:
     assert code_by_value(taken(source)) != code_by_value(taken(source.replace("1", "2")))
 
 
-def test_what_a_captured_function_tries_counts() -> None:
+def test_digest_counts_try_blocks_of_a_captured_function() -> None:
     one = "def f(x):\n    try:\n        g(x)\n        h(x)\n    except ValueError:\n        pass\n"
     other = "def f(x):\n    try:\n        g(x)\n    except ValueError:\n        pass\n    else:\n        h(x)\n"
     assert code_by_value(taken(one)) != code_by_value(taken(other))

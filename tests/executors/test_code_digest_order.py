@@ -25,7 +25,7 @@ ADDS = "L = []\ndef add(): L.append(1)\n"
         ),
     ],
 )
-def test_what_is_made_before_a_change_is_not_what_is_made_after_it(tmp_path: Path, before: str, after: str) -> None:
+def test_digest_rereads_a_global_after_a_statement_that_may_rebind_it(tmp_path: Path, before: str, after: str) -> None:
     assert changed(code_in(tmp_path, {"main": before + F}), code_in(tmp_path, {"main": after + F}))
 
 

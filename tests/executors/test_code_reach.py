@@ -147,7 +147,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("project", [pytest.param(project, id=way) for way, project in WAYS.items()])
-def test_whatever_changes_what_a_function_does_changes_its_digest(code: Make, project: dict[str, str]) -> None:
+def test_digest_changes_when_the_behaviour_of_a_function_changes(code: Make, project: dict[str, str]) -> None:
     """In each project the only 1 becomes a 2."""
     assert "".join(project.values()).count("1") == 1
     assert code(project) != code({name: text.replace("1", "2") for name, text in project.items()})
@@ -187,7 +187,7 @@ KEPT = {
 
 
 @pytest.mark.parametrize("project", [pytest.param(project, id=way) for way, project in KEPT.items()])
-def test_what_only_defines_does_not_count_for_others(code: Make, project: dict[str, str]) -> None:
+def test_digest_ignores_unrelated_definitions(code: Make, project: dict[str, str]) -> None:
     if "def f(" not in project["main"]:
         project = {**project, "main": f"{project['main']}\ndef f(x): return len(x)"}
     assert "".join(project.values()).count("1") == 1

@@ -41,15 +41,13 @@ def test_records_are_not_kept_until_the_map_is_over(bench: Bench, monkeypatch: p
     ("function", "stage", "error"),
     [(functions.pairs, "group", "ValueError"), (functions.fails_at_last, "map", "LookupError")],
 )
-def test_of_two_failures_the_one_that_comes_first_in_the_program_counts(
-    bench: Bench, function: Any, stage: str, error: str
-) -> None:
+def test_first_failure_in_program_order_counts(bench: Bench, function: Any, stage: str, error: str) -> None:
     failure = bench.failure(mapping(function), source=list(range(10)), tail=combining(functions.refuses))
     assert (failure.stage, failure.error) == (stage, error)
 
 
 @pytest.mark.parametrize("function", [functions.no_pairs, functions.triples])
-def test_record_that_is_no_pair_is_named_by_its_position(bench: Bench, function: Any) -> None:
+def test_record_is_named_by_its_position_when_it_is_not_a_pair(bench: Bench, function: Any) -> None:
     failure = bench.failure(mapping(function), source=list(range(10)), tail=combining(functions.keep_first))
     assert failure.stage == "group"
     assert "record 5" in failure.message
@@ -70,9 +68,7 @@ RECORDS = st.sampled_from(PLAIN + CONVERTED + LOOKED_INTO)
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(records=st.lists(st.tuples(RECORDS, st.integers(1, 4)), max_size=20))
 @pytest.mark.parametrize("room", [0, 300], ids=["roomy", "tight"])
-def test_folds_are_those_of_the_definition_whatever_the_records_are(
-    tmp_path: Path, room: int, records: list[tuple[Any, int]]
-) -> None:
+def test_folds_follow_the_definition_for_all_records(tmp_path: Path, room: int, records: list[tuple[Any, int]]) -> None:
     repeated = [record for record, times in records for _ in range(times)]
     wanted: list[list[Any]] = [[], []]
     for pair in fold_by_key(repeated, functions.pair_up):
@@ -81,6 +77,6 @@ def test_folds_are_those_of_the_definition_whatever_the_records_are(
     assert repr(bench.parts(source=repeated, tail=combining(functions.pair_up))) == repr(wanted)
 
 
-def test_records_are_held_by_what_is_in_them() -> None:
+def test_memory_of_records_is_measured_by_their_content() -> None:
     assert next_size([("key", "value")] * 64, 64) == 128
     assert next_size([("key", "value" * 10_000)] * 64, 64) == 32

@@ -19,7 +19,7 @@ def ask(record: str, *, context: Context) -> Any:
     return getattr(context, record)
 
 
-def test_a_function_with_a_parameter_named_context_is_told_where_it_runs(bench: Bench) -> None:
+def test_function_with_a_parameter_named_context_receives_its_context(bench: Bench) -> None:
     names = ["run", "workflow", "stage", "partition", "attempt", "started", "seed"]
     found = bench.records(MapRecords("a", call(ask)), source=names, index=3, attempt=2, segment="l-4/b")
     assert found == [RUN, "bench", "l[4].a", 3, 2, "2026-01-02T03:04:05Z", 7]
@@ -106,6 +106,6 @@ def test_a_checkpoint_is_there_for_the_next_attempt_and_for_no_other_partition(b
     assert bench.records(op, source=[0], attempt=3) == [3]
 
 
-def test_a_checkpoint_that_somebody_else_wrote_is_refused(bench: Bench) -> None:
+def test_checkpoint_of_another_writer_is_refused(bench: Bench) -> None:
     bench.store.put(f"runs/{RUN}/checkpoints/a/0", b"999")
     assert bench.failure(MapRecords("a", call(count_on)), source=[0]).error.endswith("CorruptError")

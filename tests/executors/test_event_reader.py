@@ -99,6 +99,6 @@ def test_a_function_that_takes_long_over_its_events_does_not_make_the_broker_sil
     assert found == [0, 1, 2, 3, 4]
 
 
-def test_a_broker_that_gives_nothing_is_told_of(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_broker_is_reported(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StoreError, match="does not answer"):
         list(read(Broker(clock, 3), monkeypatch))

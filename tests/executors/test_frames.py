@@ -83,7 +83,7 @@ def test_a_series_of_keys_is_taken_by_position(bench: Bench) -> None:
     assert sampled == (["b", "a", "b"], 3)
 
 
-def test_a_frame_among_records_is_no_key(bench: Bench) -> None:
+def test_frame_among_records_is_refused_as_a_key(bench: Bench) -> None:
     tail = Scatter("s", By(columns=("shop",)), 2)
     failure = bench.failure(MapRecords("a", call(to_frame)), source=[1], tail=tail)
     assert failure.failure == "user error"

@@ -75,7 +75,7 @@ async def test_the_answer_holds_the_reports_in_order(rig: Rig) -> None:
     assert executor.usage.calls == 1
 
 
-async def test_throttled_calls_are_made_again_and_spend_no_attempt(rig: Rig) -> None:
+async def test_throttled_call_is_repeated_without_spending_an_attempt(rig: Rig) -> None:
     provider = rig.provider(*[throttle] * 9)
     executor = rig.executor(provider)
     (report,) = await run(executor, rig.task(0))
@@ -137,7 +137,7 @@ async def test_a_call_that_never_ran_is_unreachable(rig: Rig) -> None:
     assert executor.usage.calls == 1
 
 
-async def test_an_attempt_after_a_lost_answer_adopts_what_comes_late(rig: Rig) -> None:
+async def test_attempt_after_a_lost_answer_adopts_the_late_outcome(rig: Rig) -> None:
     provider = rig.provider(lose)
     executor = rig.executor(provider)
     assert failure(await run(executor, rig.task(0))).failure is FailureClass.WORKER_LOST
@@ -150,7 +150,7 @@ async def test_an_attempt_after_a_lost_answer_adopts_what_comes_late(rig: Rig) -
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_a_call_that_never_began_is_made_again(rig: Rig) -> None:
+async def test_call_that_never_began_is_repeated(rig: Rig) -> None:
     provider = rig.provider(lose)
     executor = rig.executor(provider)
     await run(executor, rig.task(0))
@@ -159,7 +159,7 @@ async def test_a_call_that_never_began_is_made_again(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("waits", [0.0, 20.0, 500.0])
-async def test_lost_call_is_made_again_once_it_had_time_to_begin(rig: Rig, waits: float) -> None:
+async def test_lost_call_is_repeated_after_it_had_time_to_begin(rig: Rig, waits: float) -> None:
     """It is repeated before the provider's latest start, unless calls were seen to wait that long."""
     queued = Limits(6 << 20, 6 << 20, 900.0, SIZES, queued_seconds=60.0)
     executor = rig.executor(rig.provider(lose, limits=queued))
@@ -227,7 +227,7 @@ async def test_outcomes_that_a_dead_driver_had_committed_are_not_called_for_eith
     assert second.orders == []
 
 
-async def test_an_outcome_is_adopted_once_since_whoever_asks_again_has_lost_its_block(rig: Rig) -> None:
+async def test_outcome_is_adopted_only_once_because_a_second_request_lost_its_block(rig: Rig) -> None:
     await run(rig.executor(rig.provider()), rig.task(0))
     second = rig.provider()
     executor = rig.executor(second)
@@ -292,7 +292,7 @@ async def test_an_order_that_the_function_could_not_read_is_unreachable(rig: Rig
     assert failure(await run(rig.executor(rig.provider(refuse)), rig.task(0))).failure is FailureClass.UNREACHABLE
 
 
-async def test_what_does_not_fit_a_payload_goes_by_reference(rig: Rig) -> None:
+async def test_order_goes_by_reference_when_it_exceeds_a_payload(rig: Rig) -> None:
     limits = Limits(2000, 300, 900.0, SIZES)
     provider = rig.provider(limits=limits)
     reports = await run(rig.executor(provider), rig.task(*range(20), items=500))

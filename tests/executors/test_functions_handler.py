@@ -105,16 +105,14 @@ async def test_user_code_finds_neither_key_nor_secrets(bench: Workbench) -> None
     assert "correct horse" not in found.values()
 
 
-async def test_a_secret_that_was_not_deployed_is_an_error_nobody_retries(bench: Workbench) -> None:
+async def test_secret_that_was_not_deployed_is_an_error_without_retry(bench: Workbench) -> None:
     (report,) = await bench.run(bench.task("tell", [["x"]], args={"secret": Secret("other")}, secrets=("other",)))
     assert isinstance(report, Failure)
     assert (report.failure, report.retryable) == (FailureClass.USER_ERROR, False)
     assert "no secret 'other'" in report.message
 
 
-async def test_what_a_task_leaves_in_the_temporary_folder_is_gone_for_the_next(
-    bench: Workbench, sandbox: Sandbox
-) -> None:
+async def test_handler_empties_the_temporary_folder_between_tasks(bench: Workbench, sandbox: Sandbox) -> None:
     folder = (await _environment(bench))["TMPDIR"]
     os.makedirs(f"{folder}/left/by the task before")
     await bench.assert_usable()
@@ -209,7 +207,7 @@ def test_long_reports_that_cannot_be_written_are_a_failure(
     ],
     ids=["another version", "another run", "forged", "garbage"],
 )
-def test_what_is_not_from_this_deployment_is_not_run(
+def test_handler_refuses_orders_of_another_deployment(
     sandbox: Sandbox, bench: Workbench, place: Place, change: Callable[[Request], Request], problem: str
 ) -> None:
     script = bench.scripted({})
@@ -218,7 +216,7 @@ def test_what_is_not_from_this_deployment_is_not_run(
     assert script.times(0) == 0
 
 
-def test_an_order_that_is_not_in_the_store_is_told(sandbox: Sandbox, bench: Workbench, place: Place) -> None:
+def test_handler_reports_an_order_missing_from_the_store(sandbox: Sandbox, bench: Workbench, place: Place) -> None:
     task = bench.task("same", [["x" * 1000]])
     order = Order(task, "runs/conformance/functions/stage/reports/s-0/0", 30.0, 6 << 20)
     request = msgspec.json.decode(encode_request(order, place.run_key(RUN), 500), type=Request)

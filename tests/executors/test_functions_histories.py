@@ -136,7 +136,7 @@ def brisk(store: list[bool]) -> Iterator[None]:
     st.lists(st.integers(1, 4), min_size=1, max_size=3),
     st.lists(st.booleans(), max_size=20),
 )
-def test_every_partition_ends_and_no_outcome_is_made_again(
+def test_every_partition_ends_and_no_outcome_is_recomputed(
     story: list[str], groups: list[int], store: list[bool]
 ) -> None:
     with brisk(store), tempfile.TemporaryDirectory() as folder:

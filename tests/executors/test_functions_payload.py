@@ -61,7 +61,7 @@ def test_an_order_sealed_with_another_key_is_refused() -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 300], ids=["sent", "by reference"])
-def test_who_has_the_key_of_one_run_orders_nothing_of_another(limit: int, tmp_path: Path) -> None:
+def test_key_of_one_run_seals_no_order_of_another(limit: int, tmp_path: Path) -> None:
     request = _request(_order(f"file://{tmp_path}"), limit=limit)
     assert decode_content(request, _KEY)
     with pytest.raises(CorruptError, match="of another run"):
@@ -119,12 +119,12 @@ def test_reports_come_back_whether_they_fit_or_not_and_leave_no_object(size: int
 
 
 @pytest.mark.parametrize("said", [b"", b"\xff", b"[]", b'{"reports": 7}', b'{"problem": "odd"}'])
-def test_an_answer_that_is_no_response_says_nothing(said: bytes) -> None:
+def test_answer_without_a_response_leaves_the_outcome_open(said: bytes) -> None:
     assert decode_response(said) == Response()
 
 
 @pytest.mark.parametrize("text", ["no Base64!", "QUJD", "§", "QQ"])
-def test_a_response_that_nobody_sealed_is_refused(text: str) -> None:
+def test_unsealed_response_is_refused(text: str) -> None:
     with pytest.raises(CorruptError):
         take_reports(_order(), Response(text), _KEY)
     with pytest.raises(CorruptError):
@@ -138,7 +138,7 @@ def test_a_sign_of_life_is_of_one_call() -> None:
 
 
 @pytest.mark.parametrize("read", [open_time, open_reports, open_calls])
-def test_what_another_version_wrote_is_refused(read: Callable[[str, bytes, bytes], object]) -> None:
+def test_order_of_another_version_is_refused(read: Callable[[str, bytes, bytes], object]) -> None:
     for name in ("a", alive_object("a")):  # a sign of life is sealed for its own name
         with pytest.raises(CorruptError):
             read("a", sealing.seal(_KEY, name, msgspec.msgpack.encode({"of": "another"})), _KEY)

@@ -71,7 +71,7 @@ def test_no_call_is_made_before_the_provider_said() -> None:
 
 
 @given(st.floats(5, 300), st.floats(1, 1000), st.integers(0, 1000))
-def test_the_rate_finds_what_a_provider_takes(capacity: float, start: float, seed: int) -> None:
+def test_rate_converges_to_the_limit_of_a_provider(capacity: float, start: float, seed: int) -> None:
     """The provider accepts `capacity` calls in each second. Any start rate converges."""
     rate = Rate(start, add=max(1.0, capacity / 10), least=1, most=5000)
     taken: dict[int, int] = {}

@@ -74,7 +74,7 @@ def test_a_failed_call_that_does_not_say_how_is_a_crash(payload: bytes) -> None:
     assert answer_of(payload, "Unhandled", b"").ended == "crashed"
 
 
-def test_a_package_that_cannot_be_loaded_is_told_apart() -> None:
+def test_unloadable_package_has_a_failure_class_of_its_own() -> None:
     said = failed("Runtime.ImportModuleError", "Unable to import module 'treadle': No module named 'msgspec'")
     with pytest.raises(BrokenPackage, match="No module named 'msgspec'"):
         answer_of(said, "Unhandled", b"")

@@ -88,7 +88,7 @@ async def test_a_failed_call_says_how(invoker: LambdaInvoker, event: bytes, ende
 @pytest.mark.parametrize(
     ("kind", "error"), [("throttle", Throttled), ("service error", NotRun), ("lose the answer", StoreError)]
 )
-async def test_errors_of_the_service_are_told_apart(
+async def test_errors_of_the_service_are_classified(
     invoker: LambdaInvoker, emulator: LambdaEmulator, kind: Kind, error: type[Exception]
 ) -> None:
     emulator.faults.set(Fault(kind))
@@ -137,7 +137,7 @@ async def test_a_call_that_waits_for_one_given_up_is_not_late(
     await one.close()
 
 
-async def test_a_function_that_is_not_there_is_for_who_deploys(
+async def test_missing_function_is_reported_with_the_command_to_deploy_it(
     emulator: LambdaEmulator, invoker: LambdaInvoker
 ) -> None:
     other = LambdaInvoker("other", [128], region=REGION, endpoint=emulator.endpoint)
@@ -147,7 +147,7 @@ async def test_a_function_that_is_not_there_is_for_who_deploys(
     await other.close()
 
 
-async def test_a_package_that_cannot_be_loaded_is_for_who_deploys(
+async def test_unloadable_package_is_reported_with_the_command_to_deploy_it(
     emulator: LambdaEmulator, invoker: LambdaInvoker
 ) -> None:
     other = LambdaInvoker("broken", [512], region=REGION, endpoint=emulator.endpoint)
@@ -228,7 +228,7 @@ async def test_threads_are_as_many_as_calls_and_never_more_than_allowed() -> Non
     threads.close()
 
 
-async def test_what_was_cancelled_before_it_had_a_thread_is_not_done() -> None:
+async def test_call_is_not_made_when_it_is_cancelled_before_it_has_a_thread() -> None:
     threads, gate, done = DaemonThreads(1, "queue"), threading.Event(), []
     first = asyncio.create_task(threads.run(gate.wait))
     second = asyncio.create_task(threads.run(lambda: done.append("second")))

@@ -57,7 +57,7 @@ def create(emulator: LambdaEmulator, name: str, environment: dict[str, str]) -> 
     return found
 
 
-async def test_the_deployed_package_runs_tasks_over_an_object_store_that_fails_now_and_then(
+async def test_deployed_package_runs_tasks_over_an_object_store_with_sporadic_failures(
     tmp_path: Path,
     flaky: tuple[S3Endpoint, FlakyS3],
     emulator: LambdaEmulator,

@@ -59,7 +59,7 @@ def _alive(pid: int) -> bool:
     ("kind", "busy"),
     [*product(("local", "isolated"), ("sleep", "stuck in C", "stop")), ("emulated", "sleep")],
 )
-def test_worker_and_what_it_started_die_with_a_killed_driver(tmp_path: Path, kind: str, busy: str) -> None:
+def test_worker_and_its_children_die_with_a_killed_driver(tmp_path: Path, kind: str, busy: str) -> None:
     import msgspec
 
     place = Place(f"file://{tmp_path}/store", str(tmp_path / "key"), str(tmp_path / "host"))

@@ -232,7 +232,7 @@ async def test_refused_calls_wait_and_spend_nothing(bench: Workbench, sandboxes:
     assert bench.executor.usage.throttled == 3  # type: ignore[attr-defined]
 
 
-async def test_a_call_that_was_not_made_is_told_as_unreachable(bench: Workbench, sandboxes: Sandboxes) -> None:
+async def test_refused_call_is_reported_as_unreachable(bench: Workbench, sandboxes: Sandboxes) -> None:
     sandboxes.steps = [fail]
     (report,) = await bench.run(bench.task("same", [[1]]))
     failed(report, FailureClass.UNREACHABLE)
@@ -406,7 +406,7 @@ def pulled(ref: BlockRef, place: Place) -> list[bytes]:
 # -- trust ----------
 
 
-async def test_an_invitation_of_somebody_else_is_not_read(sandboxes: Sandboxes, place: Place) -> None:
+async def test_invitation_of_a_stranger_is_ignored(sandboxes: Sandboxes, place: Place) -> None:
     join = Join("tcp://127.0.0.1:9", "m", 10.0, 10.0, direct=False, idle=9.0)
     forged = encode_content("members-x", join, bytes(32))
     answer = await sandboxes.invoke(forged, SIZES[0], 10.0)

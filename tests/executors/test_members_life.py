@@ -78,7 +78,7 @@ def outcome(index: int, *locations: str) -> Outcome:
     return Outcome(index, 1, "objects", 1, block=ref)
 
 
-def test_what_is_handed_over_is_what_lies_with_the_member() -> None:
+def test_handover_lists_exactly_the_blocks_of_the_member() -> None:
     holds = Holdings()
     assert not holds
     holds.note(task(0), [outcome(0, "store"), outcome(1, "inline")])

@@ -54,7 +54,7 @@ def test_a_task_is_begun_and_its_result_said_until_it_is_accepted() -> None:
     assert said(one.heard(Accepted("t", 7), 5.0)) == [Take()]
 
 
-def test_a_task_said_again_after_a_reconnect_is_not_begun_again() -> None:
+def test_task_resent_after_a_reconnect_is_not_restarted() -> None:
     one = machine()
     one.heard(Task("t", 7, b""), 1.0)
     one.disconnected(2.0)
@@ -63,7 +63,7 @@ def test_a_task_said_again_after_a_reconnect_is_not_begun_again() -> None:
     assert said(one.done("t", b"r")) == [Finished("t", 7, b"r")]
 
 
-def test_a_result_is_said_under_the_epoch_in_which_its_task_was_last_handed_out() -> None:
+def test_result_carries_the_epoch_of_the_last_assignment_of_its_task() -> None:
     one = machine()
     one.heard(Task("t", 7, b""), 1.0)
     one.done("t", b"r")
@@ -116,7 +116,7 @@ def test_a_second_task_at_the_same_time_is_given_up() -> None:
     assert one.heard(Task("u", 8, b""), 1.0) == [Say(GiveUp("u", 8))]
 
 
-def test_dismissed_it_stops_what_runs_and_says_bye() -> None:
+def test_dismissed_member_stops_its_task_and_says_bye() -> None:
     one = machine()
     one.heard(Task("t", 7, b""), 1.0)
     assert one.heard(Dismissed(), 2.0) == [Stop(), Say(Bye()), Leave("it is not needed any more")]

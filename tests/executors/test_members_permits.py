@@ -61,7 +61,7 @@ def test_leavers_hand_blocks_to_a_member_that_stays(
     assert not {heir for _, heir in found} & {leaver for leaver, _ in found}
 
 
-def test_refused_calls_are_counted_until_they_are_made_again() -> None:
+def test_refused_calls_are_counted_until_they_are_repeated() -> None:
     crowding, wanted = Crowding(), list[int]()
     crowding.make_room = wanted.append
     for call in ("a", "b", "b"):

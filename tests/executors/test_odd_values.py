@@ -27,7 +27,7 @@ def raise_odd(record: Any) -> None:
 
 
 @pytest.mark.parametrize("function", [open_odd_file, raise_odd])
-def test_a_failure_with_text_that_is_no_unicode_is_told(bench: Bench, function: Any) -> None:
+def test_failure_is_reported_when_its_text_is_not_unicode(bench: Bench, function: Any) -> None:
     failure = bench.failure(per_record(function), source=[1])
     assert failure.failure is FailureClass.USER_ERROR
     assert r"caf\udce9" in failure.message
@@ -38,7 +38,7 @@ def odd(record: Any) -> str:
     return ODD
 
 
-def test_a_record_may_be_text_that_is_no_unicode(bench: Bench) -> None:
+def test_record_may_be_text_outside_unicode(bench: Bench) -> None:
     assert bench.records(per_record(odd), source=[1]) == [ODD]
 
 
@@ -64,7 +64,7 @@ def tells_odd(record: Any) -> Result:
     return Result(record, metrics={"t": ODD})
 
 
-def test_a_metric_that_is_no_unicode_is_the_users_error(bench: Bench) -> None:
+def test_metric_outside_unicode_is_a_user_error(bench: Bench) -> None:
     failure = bench.failure(MapRecords("a", call(tells_odd), metrics={"t": "string"}), source=[1])
     assert failure.failure is FailureClass.USER_ERROR
     assert "is no Unicode text" in failure.message

@@ -51,7 +51,7 @@ def test_answer_has_the_time_that_its_call_waited(said: object, waited: float) -
 
 
 @pytest.mark.parametrize("status", [200, 202, 500])
-def test_a_body_that_is_no_text_is_a_lost_reply(status: int) -> None:
+def test_body_that_is_not_text_is_a_lost_reply(status: int) -> None:
     with pytest.raises(StoreError, match="lost"):
         read_reply(status, b'{"activationId": "\xff", "error": "\xff"}', {}, ACTION)
 
@@ -71,7 +71,7 @@ def test_a_call_that_was_initialised_was_cold() -> None:
         ({"code": 7}, "crashed"),
     ],
 )
-def test_a_developer_error_is_told_apart_by_its_words(said: Any, ended: str) -> None:
+def test_developer_error_is_classified_by_its_words(said: Any, ended: str) -> None:
     found = answer(record(2, {"error": said}))
     assert (found.ended, found.response) == (ended, b"")
     assert found.how == (said if isinstance(said, str) else '{"code":7}')
@@ -81,7 +81,7 @@ def test_an_application_error_is_a_crash_of_the_entry() -> None:
     assert answer(record(1, {"error": "'run'"})).ended == "crashed"
 
 
-def test_an_error_of_the_platform_leaves_open_what_ran() -> None:
+def test_platform_error_leaves_the_outcome_open() -> None:
     with pytest.raises(StoreError, match="activation a1") as caught:
         answer(record(3, {"error": "There was an internal error."}))
     assert caught.value.retryable
@@ -98,7 +98,7 @@ def test_a_record_without_a_status_code_is_read_by_its_words(status: str, code: 
 
 
 @pytest.mark.parametrize("status", [200, 500, 502])
-def test_a_record_is_read_whatever_the_status(status: int) -> None:
+def test_activation_record_is_read_for_every_status(status: int) -> None:
     assert isinstance(read_reply(status, record(0, {}), {}, ACTION), Activation)
 
 
@@ -125,7 +125,7 @@ def test_too_many_calls_at_once_may_be_tried_again_at_any_time() -> None:
     assert error.retry_after == 0
 
 
-def test_too_many_calls_in_a_minute_may_be_tried_again_when_the_server_begins_the_next() -> None:
+def test_calls_over_the_limit_of_a_minute_are_repeated_in_the_servers_next_minute() -> None:
     said = "Too many requests in the last minute (count: 121, allowed: 120)."
     error = refused(429, said, date="Sat, 21 Nov 2026 10:00:48 GMT")
     assert isinstance(error, Throttled)
@@ -142,13 +142,13 @@ def test_too_many_calls_in_a_minute_may_be_tried_again_when_the_server_begins_th
         (503, NotRun),
     ],
 )
-def test_other_errors_are_told_by_who_must_act(status: int, kind: type[Exception]) -> None:
+def test_other_errors_name_the_person_that_must_act(status: int, kind: type[Exception]) -> None:
     error = refused(status, "the reason")
     assert type(error) is kind
     assert "the reason" in str(error)
 
 
-def test_a_body_that_is_no_json_is_quoted_in_part() -> None:
+def test_body_that_is_not_json_is_quoted_in_part() -> None:
     with pytest.raises(StoreError) as caught:
         read_reply(502, b"<html>" + b"x" * 10_000, {}, ACTION)
     assert len(str(caught.value)) < 500

@@ -110,7 +110,7 @@ async def test_a_namespace_that_takes_one_call_at_a_time_gets_one_at_a_time(
 
 
 @pytest.mark.parametrize("kind", ["lose response", "platform error", "kill after run", "late record", "run twice"])
-async def test_what_ran_to_its_end_is_taken_however_that_is_told(
+async def test_finished_activation_is_adopted_for_every_form_of_answer(
     bench: Workbench, emulator: OpenWhiskEmulator, kind: Kind
 ) -> None:
     """By the answer, by a late record, or by the reports in the store."""
@@ -170,7 +170,7 @@ async def test_a_call_longer_than_the_blocking_wait_is_polled_for(
     assert bench.records(report) == [0]
 
 
-async def test_an_action_that_is_not_deployed_is_told_to_who_deploys(
+async def test_missing_action_is_reported_with_the_command_to_deploy_it(
     bench: Workbench, emulator: OpenWhiskEmulator
 ) -> None:
     away = emulator.actions.pop("treadle-256")

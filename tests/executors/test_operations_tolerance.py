@@ -32,7 +32,7 @@ def test_failed_records_are_set_aside_with_what_went_wrong(bench: Bench) -> None
     ]
 
 
-def test_positions_are_those_of_the_stage_that_failed(bench: Bench) -> None:
+def test_positions_refer_to_the_failed_stage(bench: Bench) -> None:
     ops = (per_record(twice, "a", flat=True), MapRecords("b", call(divide), tolerate=True))
     outcome = bench.outcome(*ops, source=[1] * 1500 + [0])
     assert outcome.failed_items is not None
@@ -120,7 +120,7 @@ def _as_lambda(record: Any) -> Any:
     return lambda: record
 
 
-def test_a_generator_is_no_record_either(bench: Bench) -> None:
+def test_generator_is_refused_as_a_record(bench: Bench) -> None:
     for op in (per_record(twice), MapRecords("a", call(twice), tolerate=True, non_retryable=("UsageError",))):
         report = bench.report(op, source=[1], final=False)
         assert "flat: true" in (

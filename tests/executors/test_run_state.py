@@ -55,7 +55,7 @@ def script(tmp_path: Path) -> Script:
     return start
 
 
-def test_run_does_not_see_what_another_run_left_in_a_module(script: Script) -> None:
+def test_run_does_not_see_module_state_of_another_run(script: Script) -> None:
     assert script("print(call('a', 1), call('a', 2), call('b', 3))") == ["[1] [1, 2] [3]"]
 
 

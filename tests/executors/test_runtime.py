@@ -76,7 +76,7 @@ def empty_it(records: Iterator[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("records", [[[1], [2]], [{"a": 1}]], ids=["lists", "dicts"])
-def test_what_a_function_does_to_its_records_is_not_seen_by_the_next_partition(bench: Bench, records: Any) -> None:
+def test_next_partition_does_not_see_changes_to_records(bench: Bench, records: Any) -> None:
     for source in (bench.blocks_of(records), ItemSplit(tuple(records))):
         bench.outcome(MapPartition("a", call(empty_it)), source=source)
         assert bench.records(source=source) == records
@@ -174,7 +174,7 @@ def count(records: Iterator[int]) -> int:
     return sum(1 for _ in records)
 
 
-def test_an_outcome_says_what_it_cost(bench: Bench) -> None:
+def test_outcome_has_its_cost(bench: Bench) -> None:
     source = bench.blocks_of([1], [2])
     outcome = bench.outcome(per_record(work), source=source)
     assert outcome.bytes_in == sum(one.part.length for one in source.inputs[0])
@@ -194,7 +194,7 @@ def test_peak_memory_is_that_of_the_partition(bench: Bench) -> None:
         assert after.peak_memory < before.peak_memory + (50 << 20)
 
 
-def test_memory_is_measured_for_the_first_partition_of_a_task_and_for_those_that_take_a_millisecond(
+def test_memory_is_measured_for_the_first_and_for_slow_partitions_of_a_task(
     bench: Bench,
 ) -> None:
     sizes = (1, 1, 100 << 20, 1)
@@ -248,7 +248,7 @@ assert resident() < held - SIZE // 2
 M_MMAP_THRESHOLD = -3
 
 
-def test_an_allocator_that_refuses_to_keep_so_much_keeps_what_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_allocator_keeps_as_much_as_it_accepts_when_it_refuses_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Like mallopt in older versions of glibc (malloc.c, do_set_mmap_threshold)."""
     taken: dict[int, int] = {}
 

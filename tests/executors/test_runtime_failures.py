@@ -57,7 +57,7 @@ def lose_a_member(record: Any) -> None:
     raise MemberLost("reduce channel sum", ["gang/1.abc"])
 
 
-def test_what_only_tells_of_another_member_is_no_user_error(bench: Bench) -> None:
+def test_failure_caused_by_another_member_is_not_a_user_error(bench: Bench) -> None:
     failure = bench.failure(per_record(lose_a_member), source=[1])
     assert (failure.failure, failure.followed, failure.retryable) == (FailureClass.WORKER_LOST, True, True)
     assert not bench.failure(per_record(fail_custom), source=[1]).followed
@@ -81,7 +81,7 @@ def no_memory(record: Any) -> None:
     raise MemoryError
 
 
-def test_a_memory_error_is_out_of_memory_whoever_raises_it(bench: Bench) -> None:
+def test_memory_error_is_out_of_memory_from_every_source(bench: Bench) -> None:
     failure = bench.failure(per_record(no_memory), source=[1])
     assert (failure.failure, failure.how) == (FailureClass.OUT_OF_MEMORY, "exception MemoryError")
     failure = bench.failure(per_record(no_numpy_memory), source=[1])
@@ -175,7 +175,7 @@ def test_lost_blocks_are_all_named_at_once(bench: Bench) -> None:
     assert failure.lost == (slices[1].name, slices[3].name)
 
 
-def test_a_damaged_block_is_corrupt_and_named_whatever_the_function_does_about_it(bench: Bench) -> None:
+def test_damaged_block_is_corrupt_and_named_even_if_the_function_catches_the_error(bench: Bench) -> None:
     source = bench.blocks_of([1])
     damage(bench, source.inputs[0][0])
     failure = bench.failure(MapPartition("a", call(swallow)), source=source)

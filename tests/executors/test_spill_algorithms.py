@@ -119,7 +119,7 @@ def columns(pairs: list[tuple[Any, Any]], size: int) -> list[tuple[list[Any], li
 
 @EXAMPLES
 @given(pairs=PAIRS, size=SIZES, room=ROOMS)
-def test_groups_are_those_of_a_dict_in_order_of_first_occurrence(pairs: list[Any], size: int, room: int) -> None:
+def test_groups_equal_a_dict_in_order_of_first_occurrence(pairs: list[Any], size: int, room: int) -> None:
     with closing(Room(room)) as opened:
         grouper = Grouper(opened)
         for keys, values in columns(pairs, size):
@@ -163,7 +163,7 @@ def test_a_heavy_key_is_written_once() -> None:
 
 @EXAMPLES
 @given(pairs=PAIRS, size=SIZES, taken=st.integers(0, 2))
-def test_what_is_left_of_a_group_is_passed_over(pairs: list[Any], size: int, taken: int) -> None:
+def test_rest_of_a_group_is_skipped(pairs: list[Any], size: int, taken: int) -> None:
     with closing(Room(200)) as room:
         grouper = Grouper(room)
         for keys, values in columns(pairs, size):

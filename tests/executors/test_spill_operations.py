@@ -212,7 +212,7 @@ def test_both_levels_of_a_wide_shuffle(roomy: Bench, tight: Bench, sources: list
 
 @EXAMPLES
 @given(sources=st.lists(PAIRS, min_size=1, max_size=3))
-def test_what_was_put_in_pieces_is_read_as_one(roomy: Bench, tight: Bench, sources: list[Any]) -> None:
+def test_value_written_in_pieces_is_read_whole(roomy: Bench, tight: Bench, sources: list[Any]) -> None:
     block = tight.outcome(source=blocks(roomy, sources)).block
     assert block is not None
     given = BlockInput(((block.slice(0), block.slice(0)),))

@@ -82,13 +82,13 @@ def test_work_folder_is_empty_again_and_links_are_not_followed(folder: WorkFolde
     assert (kept / "file").exists()
 
 
-def test_work_folder_is_made_anew_when_user_code_removed_it(folder: WorkFolder) -> None:
+def test_work_folder_is_recreated_when_user_code_removed_it(folder: WorkFolder) -> None:
     os.rmdir(os.getcwd())
     folder.empty()
     assert os.listdir(os.getcwd()) == []
 
 
-def test_work_folder_is_made_anew_when_a_link_is_in_its_place(folder: WorkFolder, tmp_path: Path) -> None:
+def test_work_folder_is_recreated_when_a_link_replaced_it(folder: WorkFolder, tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     kept.mkdir()
     (kept / "file").touch()

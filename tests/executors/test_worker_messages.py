@@ -35,7 +35,7 @@ def test_a_frame_larger_than_the_buffer_is_whole() -> None:
     assert msgspec.msgpack.decode(body) == b"x" * 1_000_000
 
 
-def test_half_a_header_is_no_frame() -> None:
+def test_half_a_header_gives_no_frame() -> None:
     buffer = FrameBuffer()
     assert buffer.feed(b"\0\0") == []
     assert buffer.feed(b"\0\1\xc0") == [b"\xc0"]

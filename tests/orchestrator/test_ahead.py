@@ -42,7 +42,7 @@ def followers(instructions: list[Instruction]) -> list[str]:
     return [one.node for one in run.then]
 
 
-def test_what_only_one_node_holds_up_follows_it() -> None:
+def test_node_blocked_by_one_node_follows_it() -> None:
     nodes = (segment("a"), segment("b", ("a",)), Barrier("c", ("c",), data=("b",)), segment("d", ("c",)))
     graph = scheduler(*nodes)
     assert followers(graph.start()) == ["b", "d"]
@@ -71,18 +71,18 @@ def test_what_waits_for_another_branch_does_not_follow() -> None:
     assert graph.start() == [Run("a", {}), Run("b", {})]
 
 
-def test_who_reads_a_broadcast_follows_it() -> None:
+def test_reader_of_a_broadcast_follows_it() -> None:
     nodes = (segment("a"), segment("b", ("a",), paths=("stages.a",)))
     assert followers(scheduler(*nodes).start()) == ["b"]
 
 
-def test_what_reads_only_what_is_done_already_waits_for_nobody() -> None:
+def test_node_with_finished_inputs_waits_for_no_other() -> None:
     """As with a cached result of `b` and an expired one of `a`."""
     nodes = Graph((segment("a"), segment("b", ("a",)), segment("c", ("b",))))
     assert Scheduler(nodes, {}, {"b": Summary()}, ahead=9).start() == [Run("a", {}), Run("c", {})]
 
 
-def test_what_comes_from_outside_of_the_graph_is_there() -> None:
+def test_data_from_outside_of_the_graph_is_available() -> None:
     assert followers(scheduler(segment("a", ("outside",)), segment("b", ("a", "outside"))).start()) == ["b"]
 
 
@@ -108,7 +108,7 @@ def test_a_child_run_is_followed_by_none() -> None:
     assert graph.running == ("b",)
 
 
-def test_metrics_that_are_known_are_told_to_followers() -> None:
+def test_known_metrics_are_passed_to_followers() -> None:
     nodes = (segment("z"), segment("a", ("z",), when="true"), segment("b", ("a", "z"), paths=("stages.z.metrics.n",)))
     graph = scheduler(*nodes)
     graph.start()
@@ -117,7 +117,7 @@ def test_metrics_that_are_known_are_told_to_followers() -> None:
     assert run.then[0].bindings["stages"]["z"]["metrics"] == {"n": 7}
 
 
-def test_a_limit_that_was_set_is_told_to_followers() -> None:
+def test_limit_is_passed_to_followers() -> None:
     graph = scheduler(segment("a"), segment("b", ("a",)))
     assert graph.handle(Limit("b", 3)) == []
     [run] = graph.start()
@@ -148,7 +148,7 @@ def test_a_pause_stops_followers_too_and_they_follow_again() -> None:
     assert followers(graph.handle(Unpause())) == ["b"]
 
 
-def test_of_wide_nodes_only_those_follow_and_are_followed_whose_groups_nobody_is_at() -> None:
+def test_wide_node_follows_and_is_followed_only_while_no_group_runs() -> None:
     nodes = Graph((segment("a"), segment("b", ("a",))))
     for known, wanted in ((NodeGrouped("b", (0,), 1), []), (NodeGrouped("a", (), 1), ["b"])):
         assert followers(Scheduler(nodes, {}, groups={known.node: known}, ahead=9).start()) == wanted

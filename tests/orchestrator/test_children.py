@@ -101,7 +101,7 @@ def test_child_follows_from_its_parent() -> None:
     assert (child.spec, child.bundle, child.base, child.executor) == (INNER, "digest", "/srv/project", "far")
 
 
-def test_child_takes_nothing_over_where_its_parent_does_not_or_a_person_had_it_run_again() -> None:
+def test_child_reuses_nothing_when_its_parent_does_not_or_a_user_reran_it() -> None:
     plain = submission({})
     without = msgspec.structs.replace(plain, memo={NO_CACHE: True, "trigger": "t"})
     assert child_submission(plain, STARTED, "r/sub", {}).memo == {}
@@ -109,7 +109,7 @@ def test_child_takes_nothing_over_where_its_parent_does_not_or_a_person_had_it_r
     assert child_submission(without, STARTED, "r/sub", {}).memo == {NO_CACHE: True}
 
 
-def test_what_a_skipped_stage_gives_counts_as_not_given() -> None:
+def test_value_of_a_skipped_stage_counts_as_not_given() -> None:
     child = child_submission(
         submission({"source": "${{ stages.b.outputs.x }}"}), STARTED, "r/sub", {"stages": {"b": None}}
     )
@@ -128,7 +128,7 @@ def test_events_that_were_copied_for_the_parent_are_copied_for_the_child(tmp_pat
 
 
 @pytest.mark.parametrize("name", ["plan", "events/../plan", "../s/plan", "events/0123456789abcdef/../../plan", 3])
-def test_what_only_looks_like_a_copy_of_events_is_not_handed_over(tmp_path: Path, name: object) -> None:
+def test_lookalike_of_an_event_copy_is_not_handed_over(tmp_path: Path, name: object) -> None:
     store = Store.open(f"file://{tmp_path}")
     parent, files = (RunFiles(store, run, sealing.run_key(KEY, run)) for run in ("r", "r/sub"))
     parent.create_bytes("plan", b"the plan of another run")
@@ -139,12 +139,12 @@ def test_what_only_looks_like_a_copy_of_events_is_not_handed_over(tmp_path: Path
     assert [info.name for info in store.list("runs/r/_sub")] == ["runs/r/_sub/spec"]
 
 
-def test_what_a_person_started_says_nothing_of_what_it_may_touch() -> None:
+def test_run_of_a_user_has_no_allow_list() -> None:
     """So that runs from before the field existed keep their digest."""
     assert b"allow" not in msgspec.msgpack.encode(submission({}))
 
 
-def test_child_that_began_anew_touches_no_more_than_an_event_may() -> None:
+def test_restarted_child_keeps_the_allow_list_of_its_event() -> None:
     inner = {**INNER, "stages": {"b": {**MAP, "output": {"uri": "out/${{ run.id }}", "format": "text"}}}}
     stage = {"type": "workflow", "uses": inner}
     parent = msgspec.structs.replace(
@@ -232,7 +232,7 @@ def test_executor_that_there_is_not_is_refused_in_a_child_that_cannot_be_planned
     assert refused.value.paths[0] == ("stages", "sub", "uses", "stages", "deep", "uses", "stages", "a", "executor")
 
 
-def test_child_that_cannot_be_planned_yet_is_refused_unless_something_comes_before_it() -> None:
+def test_unplannable_child_is_refused_unless_a_stage_precedes_it() -> None:
     reads = {**INNER, "inputs": {}, "stages": {"a": {**MAP, "input": {"uri": "absent/*", "format": "text"}}}}
     with pytest.raises(UsageError, match=r"^sub: .*absent"):
         plan({"sub": {"type": "workflow", "uses": reads}})
@@ -257,7 +257,7 @@ def test_child_that_cannot_be_planned_yet_is_refused_unless_something_comes_befo
         ({"n": "${{ stages.a.outputs.x }}"}, "the URI 'out/"),
     ],
 )
-def test_children_of_triggered_runs_touch_only_what_is_allowed(given: dict[str, Any], refused: str) -> None:
+def test_children_of_triggered_runs_read_only_allowed_places(given: dict[str, Any], refused: str) -> None:
     parent = submission(given, {"day": "monday", "far": "/etc/passwd"})
     if not refused:
         check_allowed(None, parent)
@@ -275,7 +275,7 @@ AFTER = Child(
 BESIDE = Child("beside", ("beside",), "inner")
 
 
-def test_outputs_of_a_child_are_seen_by_what_comes_after() -> None:
+def test_outputs_of_a_child_are_visible_to_its_successors() -> None:
     scheduler = Scheduler(Graph((CHILD, AFTER)), {})
     assert scheduler.start() == [Run("sub", {})]
     (run,) = scheduler.handle(NodeDone("sub", Summary(outputs={"n": 2})))

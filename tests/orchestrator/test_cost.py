@@ -63,7 +63,7 @@ def lines_of(found: Plan, **assumed: Any) -> dict[str, Line]:
 # -- units and prices ----------------------------------------------------------------------------------------------
 
 
-def test_a_million_calls_of_a_second_cost_what_the_price_list_says(prices: Prices) -> None:
+def test_million_calls_of_a_second_cost_the_listed_price(prices: Prices) -> None:
     """AWS's own example: 1 GB for a million seconds costs 16.67 USD, a million requests cost 0.20 USD."""
     usage = Usage(1_000_000, 1_000_000.0, 0.0, 1_000_000.0)
     [line] = bill([Line("n", "fns", "lambda", usage)], prices, "s3://bucket").lines
@@ -143,7 +143,7 @@ def test_consumers_of_a_shuffle_read_a_part_of_each_block() -> None:
     assert found["c"].usage.moved == {"store": found["g"].usage.attempts * 16}
 
 
-def test_blocks_in_shared_memory_are_no_requests() -> None:
+def test_blocks_in_shared_memory_count_no_requests() -> None:
     found = lines_of(plan({"a": mapped({"range": 8, "partitions": 4}), "b": mapped("a", timeout="1s")}))
     assert found["a"].usage.puts == 2 + 4, "the ledger alone"
     assert (found["b"].usage.gets, list(found["b"].usage.moved)) == (0, ["host"])
@@ -155,7 +155,7 @@ def test_a_stage_that_leaves_nothing_but_its_files_puts_a_part_for_each_partitio
     assert lines_of(plan({"a": written}))["a"].usage.puts == 8 + calls + ledger
 
 
-def test_what_a_stage_makes_can_be_told_and_scales_what_follows() -> None:
+def test_assumed_output_of_a_stage_scales_its_successors() -> None:
     given = {"uri": "s3://data/*", "format": "text"}
     document = {"a": mapped(given, executor="fns"), "b": mapped("a", executor="fns", timeout="1m")}
     full, small = (lines_of(plan(document, GIB), **more) for more in ({}, {"made": {"a": MIB}}))
@@ -164,7 +164,7 @@ def test_what_a_stage_makes_can_be_told_and_scales_what_follows() -> None:
     assert small["b"].usage.seconds < full["b"].usage.seconds
 
 
-def test_what_is_told_of_a_stage_holds_for_the_tasks_it_runs_in_and_for_all_that_follows() -> None:
+def test_assumption_for_a_stage_holds_for_its_tasks_and_successors() -> None:
     stages = {
         "a": mapped({"uri": "s3://data/*", "format": "text"}, executor="fns"),
         "b": mapped("a", executor="fns"),
@@ -204,7 +204,7 @@ def test_run_takes_as_long_as_its_longest_way() -> None:
     assert elapsed(found, lines) == pytest.approx(4.0, abs=0.01), "8 over 4 slots, twice; a and b side by side"
 
 
-def test_a_run_waits_for_the_slower_of_what_a_stage_needs_for_loops_and_for_workflows() -> None:
+def test_run_time_includes_the_slower_input_loops_and_child_workflows() -> None:
     eight = mapped({"range": 8, "partitions": 8})
     loop = {"type": "loop", "state": {"x": "a"}, "maxIterations": 5, "stages": {"in": mapped("state.x")}}
     inner = {"apiVersion": "treadle/v1", "name": "inner", "stages": {"b": eight, "c": mapped("b", timeout="1m")}}

@@ -86,7 +86,7 @@ def test_a_group_that_fails_stops_the_others_and_fails_the_run_after_them() -> N
     assert graph.handle(NodeFailed("a", Problem("user error", "stopped"), 1)) == [Stop("a"), Fail(problem)]
 
 
-def test_a_lost_block_lets_the_other_groups_end_before_it_is_made_again() -> None:
+def test_lost_block_is_recomputed_after_the_other_groups_end() -> None:
     graph = Scheduler(Graph((segment("p"), segment("a", ("p",)))), {}, {"p": Summary()})
     graph.start()
     graph.handle(NodeGrouped("a", (0, 1, 2), 2))
@@ -107,7 +107,7 @@ def test_repair_of_a_wide_producer_reaches_its_groups_and_its_closing() -> None:
     assert graph.handle(NodeDone("a", Summary())) == [Run("b", {})]
 
 
-def test_a_wide_node_that_loses_its_input_while_it_makes_blocks_again_makes_them_afterwards() -> None:
+def test_wide_node_recomputes_its_blocks_after_its_lost_input() -> None:
     done = {"p": Summary(), "a": Summary()}
     graph = Scheduler(Graph((segment("p"), segment("a", ("p",)), segment("b", ("a",)))), {}, done)
     graph.start()
@@ -200,6 +200,6 @@ def test_bounds_of_groups_cover_every_partition_once(partitions: int, size: int)
 
 
 @given(st.integers(0, 300), st.integers(1, 40), st.integers(0, 30))
-def test_pieces_of_a_range_are_those_of_its_cut_runs(count: int, partitions: int, longest: int) -> None:
+def test_pieces_of_a_range_equal_its_cut_runs(count: int, partitions: int, longest: int) -> None:
     wanted = [RangeSplit(*run) for run in cut_runs(split_evenly(count, partitions), longest)]
     assert list(range_inputs(count, partitions, longest)) == wanted

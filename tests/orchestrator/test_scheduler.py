@@ -61,7 +61,7 @@ def test_nodes_found_done_are_not_run_again() -> None:
     assert set(graph.summaries) == {"a", "b"}
 
 
-def test_a_false_condition_skips_the_node_and_its_data_consumers_but_not_those_that_only_need_it() -> None:
+def test_false_condition_skips_the_node_and_its_readers_but_not_its_waiters() -> None:
     nodes = (segment("a", when="inputs.wanted"), segment("b", ("a",)), segment("c", after=("a",)))
     graph = scheduler(*nodes, inputs={"wanted": False})
     assert graph.start() == [Run("c", {})]
@@ -74,14 +74,14 @@ def test_metrics_of_a_skipped_stage_are_null() -> None:
     assert graph.env["stages"]["a"] is None
 
 
-def test_a_stage_of_which_a_node_was_skipped_stays_null_when_another_of_its_nodes_is_done() -> None:
+def test_stage_stays_null_when_one_of_its_nodes_was_skipped() -> None:
     graph = scheduler(segment("a.1"), Segment("a", ("a.1",), ItemsFeed((), ()), (), Keep(), Policy(), when="false"))
     assert graph.start() == [Run("a.1", {})]
     assert graph.handle(NodeDone("a.1", Summary(metrics={"a.1": {"n": 1}}))) == [Complete()]
     assert graph.env["stages"]["a.1"] is None
 
 
-def test_bindings_are_what_the_node_reads_and_no_more() -> None:
+def test_bindings_hold_exactly_the_values_that_the_node_reads() -> None:
     reader = segment("b", ("a",), paths=("state.k", "stages.a.metrics.n", "stages.unknown.metrics.n", "inputs.x"))
     last = segment("c", ("b",), paths=("inputs.a",))
     graph = scheduler(segment("a"), reader, last, state={"k": 3}, inputs={"x": 1})
@@ -126,7 +126,7 @@ def test_metrics_reach_conditions_and_bindings() -> None:
     assert run.bindings["stages"]["a"]["metrics"] == {"n": 2}
 
 
-def test_a_failure_stops_what_runs_and_fails_only_after_it_has_stopped() -> None:
+def test_failure_ends_the_run_after_running_nodes_have_stopped() -> None:
     graph = scheduler(segment("a"), segment("b"), segment("c", ("a",)))
     graph.start()
     problem = Problem("user error", "no")
@@ -165,7 +165,7 @@ def test_a_new_limit_restarts_the_stage_with_it() -> None:
     assert graph.handle(NodeStopped("a")) == [Run("a", {}, limit=3)]
 
 
-def test_lost_blocks_are_made_again_before_their_reader_runs_again() -> None:
+def test_lost_blocks_are_recomputed_before_their_reader_reruns() -> None:
     graph = scheduler(segment("a"), segment("b", ("a",)))
     graph.start()
     graph.handle(NodeDone("a", Summary()))
@@ -230,14 +230,14 @@ def test_of_several_limits_on_the_stages_of_a_node_the_lowest_holds() -> None:
     assert (graph.limit_of("b"), graph.limit_of("c")) == (3, 1)
 
 
-def test_of_several_failures_the_first_is_told() -> None:
+def test_first_of_several_failures_is_reported() -> None:
     graph, first = scheduler(segment("a"), segment("b")), Problem("user error", "first")
     graph.start()
     graph.handle(NodeFailed("a", first))
     assert graph.handle(NodeFailed("b", Problem("user error", "second"))) == [Fail(first)]
 
 
-def test_what_is_known_of_a_stage_comes_from_all_its_nodes() -> None:
+def test_facts_of_a_stage_come_from_all_its_nodes() -> None:
     nodes = [Segment(name, ("a",), ItemsFeed((), ()), (), Keep(), Policy()) for name in ("a.1", "a.2")]
     loop = Loop("l", ("l",), {}, {}, Graph(()), {}, {}, 3)
     graph = Scheduler(Graph((*nodes, loop, Child("sub", ("sub",), "inner")), {"a": "file:///a"}), {})
@@ -261,7 +261,7 @@ def test_a_run_that_rests_starts_nothing_more() -> None:
     assert graph.handle(NodeDone("a", Summary())) == graph.handle(Unpause()) == []
 
 
-def test_a_chain_of_lost_blocks_is_made_again_from_its_beginning_in_one_go() -> None:
+def test_chain_of_lost_blocks_is_recomputed_from_its_beginning_in_one_go() -> None:
     nodes = (segment("a"), segment("b", ("a",)), segment("c", ("b",)))
     graph = Scheduler(Graph(nodes), {}, {"a": Summary(), "b": Summary()})
     assert graph.start() == [Run("c", {})]
@@ -272,7 +272,7 @@ def test_a_chain_of_lost_blocks_is_made_again_from_its_beginning_in_one_go() -> 
     assert graph.handle(NodeDone("b", Summary())) == [Run("c", {})]
 
 
-def test_what_is_stopped_while_it_makes_blocks_again_makes_them_afterwards() -> None:
+def test_node_stopped_during_recomputation_recomputes_afterwards() -> None:
     graph = Scheduler(Graph((segment("a"), segment("b", ("a",)))), {}, {"a": Summary()})
     graph.start()
     [again] = graph.handle(NodeLost("b", ("a/0.1.x",)))
@@ -281,7 +281,7 @@ def test_what_is_stopped_while_it_makes_blocks_again_makes_them_afterwards() -> 
     assert graph.handle(Unpause()) == [again]
 
 
-def test_blocks_of_an_iteration_are_made_again_in_it() -> None:
+def test_blocks_of_an_iteration_are_recomputed_in_it() -> None:
     graph = scheduler(segment("a"), segment("b", ("a",)), prefix="lloyd-3/")
     graph.start()
     graph.handle(NodeDone("a", Summary()))

@@ -117,7 +117,7 @@ def test_an_address_that_is_none_is_refused(address: str) -> None:
         pass
 
 
-def test_a_port_in_use_is_told() -> None:
+def test_port_in_use_is_reported() -> None:
     code = """
 import json, socket
 from treadle.orchestrator.telemetry.metrics_server import metrics_page

@@ -124,7 +124,7 @@ def test_flat_is_read_from_the_return_annotation(function: Callable[..., Any], f
     assert describe(function).flat is flat
 
 
-def test_context_is_given_to_who_asks_for_it() -> None:
+def test_context_is_passed_to_functions_that_ask_for_it() -> None:
     assert describe(split).takes_context
     assert describe(functools.partial(split, separator=",")).takes_context
     assert not any(describe(one).takes_context for one in (unannotated, Doubler(), Doubler().method, len))

@@ -84,7 +84,7 @@ def test_a_key_others_may_read_or_write_is_refused(tmp_path: Path, mode: int) ->
 
 
 @pytest.mark.parametrize("size", [0, 31, 33])
-def test_a_file_that_is_no_key_is_refused_and_kept(tmp_path: Path, size: int) -> None:
+def test_file_without_a_key_is_refused_and_kept(tmp_path: Path, size: int) -> None:
     path = tmp_path / "key"
     path.write_bytes(bytes(size))
     path.chmod(0o600)
@@ -103,7 +103,7 @@ def test_a_key_of_another_user_is_refused(tmp_path: Path) -> None:
 
 
 @given(names, st.binary())
-def test_what_was_sealed_is_unsealed(name: str, payload: bytes) -> None:
+def test_sealed_object_is_unsealed(name: str, payload: bytes) -> None:
     opened = unseal(KEY, name, seal(KEY, name, payload))
     assert opened == payload
     assert opened.readonly

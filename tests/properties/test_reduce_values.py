@@ -84,7 +84,7 @@ def test_a_large_record_is_fine_where_its_value_is_not_read(sites: Callable[[int
 @pytest.mark.parametrize(
     "record", [{1: 2}, {"a": object()}, float("nan"), [float("inf")], 2**64, np.array([1]), b"", "x" * VALUE_LIMIT]
 )
-def test_what_json_cannot_hold_is_no_value(record: Any) -> None:
+def test_value_outside_json_is_refused(record: Any) -> None:
     with pytest.raises(DataError):
         stage_value("total", record)
 

@@ -94,7 +94,7 @@ def test_a_run_after_one_of_nearly_the_same_document_has_results_of_its_own(
 @pytest.mark.parametrize(("slots", "host"), [(2, True), (2, False)])
 @examples(5)
 @given(case=cases(MODULE).map(cached))
-def test_a_run_that_takes_results_over_has_those_of_the_definition(
+def test_run_that_reuses_results_matches_the_definition(
     no_inline: None, sites: Callable[[int, bool], Site], slots: int, host: bool, case: Case
 ) -> None:
     site = sites(slots, host)

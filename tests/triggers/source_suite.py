@@ -106,7 +106,7 @@ class SourceTests:
         assert {one.topic_id for one in found} == {bench.topic_id()}
         source.close()
 
-    def test_committed_offset_is_told_to_who_comes_next(self, bench: Bench) -> None:
+    def test_next_consumer_receives_the_committed_offset(self, bench: Bench) -> None:
         bench.produce(0, [b"0", b"1", b"2"])
         heard = Heard()
         source = bench.join("one", heard)
@@ -149,7 +149,7 @@ class SourceTests:
         assert take(1, source)[0].offset == 5
         source.close()
 
-    def test_what_is_not_wanted_waits(self, bench: Bench) -> None:
+    def test_unwanted_partition_waits(self, bench: Bench) -> None:
         heard = Heard()
         source = bench.join("one", heard)
         until(lambda: len(heard.mine) == 2, source)
@@ -179,7 +179,7 @@ class SourceTests:
         first.close()
         second.close()
 
-    def test_topic_made_again_is_another_one_from_its_first_record_on(self, bench: Bench) -> None:
+    def test_recreated_topic_is_another_one_from_its_first_record_on(self, bench: Bench) -> None:
         bench.produce(0, [b"0", b"1", b"2"])
         heard = Heard()
         source = bench.join("one", heard)
@@ -196,7 +196,7 @@ class SourceTests:
         assert heard.committed[new] is None
         source.close()
 
-    def test_position_without_records_is_told_with_what_there_is(self, bench: Bench) -> None:
+    def test_position_without_records_is_reported_with_the_existing_range(self, bench: Bench) -> None:
         bench.produce(0, [b"%d" % number for number in range(10)])
         heard = Heard()
         source = bench.join("one", heard)

@@ -82,7 +82,7 @@ JSON = st.recursive(
 @example(GITHUB)
 @example(RECEIPT)
 @example(ENVELOPE)
-def test_records_of_an_event_are_data_whatever_they_hold(value: Any) -> None:
+def test_records_of_an_event_are_data_for_every_content(value: Any) -> None:
     one = deployment({"orders": {"items": ["${{ event.data }}"]}}, orders="dataset")
     assert started(one, value).inputs["orders"] == {"items": [value]}
 
@@ -141,7 +141,7 @@ WORKFLOW = deployment(MAPPED, EVERYWHERE, orders="dataset", to="uri", day="strin
 
 @given(HOSTILE, st.sampled_from(PLACES + OUTSIDE), st.sampled_from([*PLACES, *OUTSIDE, "a", "..", "../..", "*"]))
 @example("in/a.jsonl", "in/b", "in/c")
-def test_no_event_makes_a_run_open_what_is_not_allowed(orders: Any, to: str, day: str) -> None:
+def test_no_event_makes_a_run_open_a_forbidden_place(orders: Any, to: str, day: str) -> None:
     try:
         run = started(WORKFLOW, {"orders": orders, "to": to, "day": day})
     except UsageError:

@@ -41,7 +41,7 @@ def submission(inputs: dict[str, Any], stages: dict[str, Any] | None = None, **t
         ("out/*/../x", "/srv/project"),
     ],
 )
-def test_what_is_below_a_prefix_is_allowed(uri: str, prefix: str) -> None:
+def test_path_below_a_prefix_is_allowed(uri: str, prefix: str) -> None:
     assert is_below(uri, prefix, BASE)
 
 
@@ -111,7 +111,7 @@ def test_a_wildcard_finds_no_file_outside_by_a_link(tmp_path: Path) -> None:
     check_found(replace(by_a_person, allow=UNSET), planned)
 
 
-def test_a_link_changed_after_the_files_were_listed_is_told(tmp_path: Path) -> None:
+def test_link_changed_after_the_listing_is_reported(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("s")
     (tmp_path / "base").mkdir()
     link = tmp_path / "base" / "a.txt"

@@ -8,7 +8,7 @@ from kafka import Broker
 from kafka_security import PASSWORD, USER
 
 
-def test_a_topic_made_again_is_another_topic(real_kafka: Broker) -> None:
+def test_recreated_topic_is_another_topic(real_kafka: Broker) -> None:
     first = real_kafka.create_topic("again", 2)
     real_kafka.produce("again", [b"1", b"2"])
     real_kafka.delete_topic("again")

@@ -40,7 +40,7 @@ async def test_each_event_starts_one_run_through_a_few_faults(place: Installatio
 @pytest.mark.chaos
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(FIRST + 1, FIRST + 21))
-async def test_each_event_starts_one_run_whatever_happens(place: Installation, seed: int) -> None:
+async def test_each_event_starts_one_run_under_every_fault(place: Installation, seed: int) -> None:
     await met(draw_wave(seed, 10, draw_faults(seed, 6)), place, patience=120)
 
 

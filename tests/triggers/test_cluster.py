@@ -87,7 +87,7 @@ def test_no_offset_is_guessed_where_the_cluster_does_not_tell_it(consumer: Consu
     assert heard.committed == dict.fromkeys(PARTITIONS, 7)
 
 
-def test_an_offset_that_is_not_taken_is_told(consumer: Consumer) -> None:
+def test_refused_offset_is_reported(consumer: Consumer) -> None:
     source = ClusterSource({}, "group", "one", ["t"], Heard())
     offsets = dict.fromkeys(PARTITIONS, 9)
     with pytest.raises(BrokerUnreachable):

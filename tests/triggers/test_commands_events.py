@@ -168,7 +168,7 @@ def test_request_and_notification_are_samples_too(terminal: Terminal) -> None:
         (("seek", "orders.live", "--to", "soon"), 4, "no workflow"),
     ],
 )
-def test_what_is_not_deployed_is_told_with_the_next_step(
+def test_undeployed_name_is_reported_with_the_next_step(
     terminal: Terminal, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
     done = terminal.run("trigger", *arguments)
@@ -223,7 +223,7 @@ def test_deploy_says_what_changed_and_keeps_equal_files_as_one_version(terminal:
     assert [one["triggers"] for one in versions] == [["files", "hook"], ["hook"], ["hook"]]
 
 
-def test_prune_undeploys_what_the_folder_no_longer_holds(terminal: Terminal) -> None:
+def test_prune_undeploys_workflows_missing_from_the_folder(terminal: Terminal) -> None:
     folder = terminal.folder / "prunes"
     folder.mkdir()
     (folder / "functions.py").write_text("def same(order, day):\n    return order\n")
@@ -244,7 +244,7 @@ def test_prune_undeploys_what_the_folder_no_longer_holds(terminal: Terminal) -> 
     assert terminal.run("undeploy", "one").code == 4
 
 
-def test_deploy_refuses_what_cannot_work_and_changes_nothing(terminal: Terminal) -> None:
+def test_deploy_refuses_an_unusable_trigger_and_changes_nothing(terminal: Terminal) -> None:
     wrong = write(terminal, "refused", hook={**HOOK, "filter": "event.typ == 1"})
     done = terminal.run("deploy", wrong)
     assert done.code == 3
@@ -298,13 +298,13 @@ def test_a_paused_trigger_rests_until_the_version_without_it_is_there(terminal: 
         (30.0, 0, "ok"),
     ],
 )
-def test_retention_is_judged_by_what_is_deployed(days: float, triggers: int, state: str) -> None:
+def test_retention_is_judged_by_the_deployed_versions(days: float, triggers: int, state: str) -> None:
     check = retention(days, triggers)
     assert check.state == state
     assert bool(check.hint) == (state != "ok")
 
 
-def test_doctor_tells_of_a_cluster_that_is_away_and_a_secret_that_is_missing(terminal: Terminal) -> None:
+def test_doctor_reports_an_absent_cluster_and_a_missing_secret(terminal: Terminal) -> None:
     assert terminal.run("deploy", write(terminal, "signed", hook=HOOK)).code == 0
     done = terminal.run("doctor", "-o", "json")
     assert done.code == 5, done
@@ -319,7 +319,7 @@ def test_doctor_tells_of_a_cluster_that_is_away_and_a_secret_that_is_missing(ter
     assert again["hook"] == "ok"
 
 
-def test_services_that_share_a_trigger_are_told_as_one(terminal: Terminal) -> None:
+def test_services_that_share_a_trigger_are_shown_as_one(terminal: Terminal) -> None:
     home = Home(terminal.home)
     store, key = Store.open(home.store.as_uri()), load_or_create_key(home.key)
     assert terminal.run("deploy", write(terminal, "shared", hook=HOOK)).code == 0

@@ -150,7 +150,7 @@ def patiently(done: Callable[[], bool], source: ClusterSource) -> None:
             source.poll(10, 0.05)
 
 
-def test_running_source_says_what_is_wrong_and_that_it_is_over(real_kafka: Broker) -> None:
+def test_running_source_reports_a_problem_and_its_end(real_kafka: Broker) -> None:
     real_kafka.create_topic("watched")
     heard = Heard()
     source = ClusterSource(as_user(real_kafka), "treadle.watched", "one", ["watched"], heard)

@@ -108,20 +108,20 @@ def test_a_letter_that_is_buried_again_says_its_last_reason_only() -> None:
     assert found.record.headers == RECORD.headers
 
 
-def test_a_foreign_letter_is_one_of_nobody() -> None:
+def test_foreign_letter_belongs_to_no_trigger() -> None:
     odd = [("treadle-version", b"x"), ("kafka_dlt-original-timestamp", b"\x7f" * 2000)]
     for given in (None, [("other", b"x")], odd):
         found = letter_of(Message(RECORD, given))  # type: ignore[arg-type]
         assert (found.trigger, found.version, found.reason) == ("", 0, "")
 
 
-def test_numbers_of_any_size_that_anybody_wrote_can_be_shown() -> None:
+def test_foreign_numbers_of_any_size_can_be_shown() -> None:
     names = ("treadle-version", "kafka_dlt-original-partition", "kafka_dlt-original-offset")
     found = letter_of(Message(RECORD, [(name, b"9" * 5000) for name in names]))  # type: ignore[arg-type]
     assert len(str((found.version, found.record.partition, found.record.offset))) < 60
 
 
-def test_where_a_value_was_stands_in_its_place() -> None:
+def test_place_of_a_value_replaces_it() -> None:
     about = {"topic": "orders", "topicId": "u", "partition": 2, "offset": 17, "bytes": 5}
     short = shortened(RECORD)
     assert json.loads(short.value or b"") == about
@@ -281,7 +281,7 @@ def test_letters_are_read_to_the_end_that_was_there(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.usefixtures("broker")
 @pytest.mark.parametrize("last", [None, KafkaError._ALL_BROKERS_DOWN])
-def test_a_broker_that_falls_silent_is_told(monkeypatch: pytest.MonkeyPatch, last: int | None) -> None:
+def test_broker_that_falls_silent_is_reported(monkeypatch: pytest.MonkeyPatch, last: int | None) -> None:
     ends = [] if last is None else [Message(RECORD, None, 1, last)]
     monkeypatch.setattr(Consumer, "given", [*messages(0), *ends], raising=False)
     found = read_letters({}, "orders.dlt")

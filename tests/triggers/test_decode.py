@@ -42,7 +42,7 @@ def test_structured_event_is_read_with_its_attributes() -> None:
     assert event_time(event, given) == datetime(2026, 1, 31, 1, 0, 0, 250_000, UTC)
 
 
-def test_event_without_the_header_is_read_when_it_says_what_it_is() -> None:
+def test_event_without_the_header_is_read_when_its_content_has_the_form() -> None:
     assert decode(record(json.dumps(EVENT).encode()), "cloudevents", "prod").id == "7"
 
 
@@ -118,7 +118,7 @@ def test_time_that_is_not_rfc_3339_is_refused(time: str) -> None:
     assert "RFC 3339" in reason(structured(time=time))
 
 
-def test_records_that_are_no_events_are_refused_with_the_reason() -> None:
+def test_records_without_an_event_are_refused_with_the_reason() -> None:
     assert "tombstone" in reason(record(None))
     assert "tombstone" in reason(record(None), "json")
     assert "tombstone" in reason(record(None), "raw")

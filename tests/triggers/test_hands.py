@@ -86,7 +86,7 @@ async def test_a_start_is_answered(outcome: Started | Exception, answer: Answer)
     assert [order.run for order in starts.orders] == ["orders.live.ua.0.3"]
 
 
-async def test_inputs_that_cannot_be_made_are_refused_before_anybody_is_asked() -> None:
+async def test_impossible_inputs_are_refused_before_any_request() -> None:
     at = known(version(1, {}, with_={"n": "${{ event.data.n }}"}))
     starts, told = Starts(KeyError()), asyncio.Queue[Happening]()
     hands(starts, told, at).start(Start(7, gathered(at, record(3))))
@@ -105,7 +105,7 @@ async def test_letters_are_answered_in_a_later_turn() -> None:
     assert told.get_nowait() == Done(7)
 
 
-async def test_the_end_of_a_run_is_told_and_nobody_waits_when_the_trigger_has_ended() -> None:
+async def test_end_of_a_run_is_reported_and_no_task_waits_after_the_trigger_ended() -> None:
     starts, told = Starts(KeyError()), asyncio.Queue[Happening]()
     made = hands(starts, told)
     for run in ("open", "over"):

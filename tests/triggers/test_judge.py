@@ -59,7 +59,7 @@ def test_the_newest_version_that_begins_at_or_before_a_record_decides() -> None:
     assert at.judge(record(9)).version == 1
 
 
-def test_partitions_and_lives_that_a_version_does_not_name_are_its_from_the_first_record_on() -> None:
+def test_version_owns_partitions_that_it_does_not_name_from_the_first_record() -> None:
     at = known(version(1, {"a": 5}), version(2, {"a": 10}))
     later = Record("a", "ua", 1, 0, value=b"{}")
     again = Record("a", "made again", 0, 0, value=b"{}")
@@ -104,7 +104,7 @@ def test_letters_go_where_the_trigger_says_or_beside_its_first_topic() -> None:
         assert (mine.newest.reading.letters, known(version(1, {}, **about)).newest.reading.letters) == ("mine", "a.dlt")
 
 
-def test_nobody_judges_while_it_is_not_known_where_a_version_begins() -> None:
+def test_records_are_not_judged_while_the_begin_of_a_version_is_unknown() -> None:
     with pytest.raises(Unsettled, match="orders@2"):
         lineage([version(1, {}), version(2, None)], "live")
     assert numbers(known(version(1, None), version(2, {}, removed=True), version(3, {}))) == [3]
@@ -126,7 +126,7 @@ def test_any_other_timestamp_starts_a_run(time: float) -> None:
     assert ([one.run for one in judged.matches], judged.reason) == (["orders.live.ua.0.7"], "")
 
 
-def test_of_several_objects_those_that_fit_start_runs_and_the_rest_is_told() -> None:
+def test_matching_objects_start_runs_and_the_others_are_reported() -> None:
     at = known(version(1, {}, **OBJECTS, filter="10 / event.data.size > 1"))
     puts = ",".join(PUT % (key, size) for key, size in (("one", 5), ("two", 0), ("big", 10), ("three", 0), ("four", 1)))
     judged = at.judge(record(0, value=(S3 % puts).encode()))
@@ -136,7 +136,7 @@ def test_of_several_objects_those_that_fit_start_runs_and_the_rest_is_told() -> 
 
 
 @pytest.mark.parametrize(("dedupe", "same"), [("offset", False), ("event", True), ("event.data.id", True)])
-def test_events_are_told_apart_as_the_trigger_says(dedupe: str, same: bool) -> None:
+def test_events_are_identified_by_the_trigger_settings(dedupe: str, same: bool) -> None:
     event = b'{"specversion": "1.0", "id": "%d", "source": "s", "type": "t", "data": {"id": %d}}'
     at = known(version(1, {}, format="cloudevents", dedupe=dedupe))
     judged = [at.judge(record(offset, value=event % (one, one))) for offset, one in enumerate((1, 1, 2))]

@@ -43,7 +43,7 @@ from treadle.triggers.trigger_runner import TriggerSite
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
-async def test_only_what_a_person_must_mend_is_a_failure(error: Exception, state: str, tmp_path: Path) -> None:
+async def test_only_errors_that_a_user_must_mend_are_failures(error: Exception, state: str, tmp_path: Path) -> None:
     def history(_: str) -> Any:
         raise error
 

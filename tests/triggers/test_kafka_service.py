@@ -154,7 +154,7 @@ async def test_each_version_decides_on_its_own_records(home: Home, real_kafka: B
         assert sorted((run.rsplit(".", 1)[1], memo["version"]) for run, memo in runs.items()) == [("0", 1), ("3", 2)]
 
 
-async def test_max_active_holds_back_what_is_there(home: Home, real_kafka: Broker) -> None:
+async def test_max_active_holds_back_waiting_records(home: Home, real_kafka: Broker) -> None:
     async with stage(home, real_kafka) as here:
         await asyncio.to_thread(here.deploy, maxActive=1)
         real_kafka.produce(here.topic, [b"1", b"2", b"3"])

@@ -116,7 +116,7 @@ async def run(here: Service, name: str, document: dict[str, Any], folder: Path) 
     return await here.runs.end(name)
 
 
-async def test_a_run_tells_what_it_does_and_its_history_stays_small(
+async def test_run_emits_lifecycle_events_and_its_history_stays_small(
     here: Service, receiver: Receiver, tmp_path: Path
 ) -> None:
     document = spec(
@@ -193,7 +193,7 @@ async def _without(file: Path, starting: Awaitable[None]) -> None:
     await starting
 
 
-async def test_a_listener_that_is_away_costs_the_run_nothing_and_is_told_later(
+async def test_absent_listener_does_not_delay_the_run_and_gets_events_later(
     here: Service, receiver: Receiver, tmp_path: Path
 ) -> None:
     flag = tmp_path / "go"
@@ -211,7 +211,7 @@ async def test_a_listener_that_is_away_costs_the_run_nothing_and_is_told_later(
     assert await asyncio.to_thread(untold_of, here.runs.files("deaf")) == []
 
 
-async def test_what_nobody_ever_took_is_in_the_record_of_the_run(
+async def test_undelivered_events_are_in_the_record_of_the_run(
     here: Service, home: Home, receiver: Receiver, tmp_path: Path
 ) -> None:
     receiver.status = 410

@@ -78,7 +78,7 @@ def test_outputs_too_large_for_a_broker_are_left_out_and_it_says_so() -> None:
     assert found["outputsOmitted"] is True
 
 
-def test_a_failure_is_told_with_its_class_and_not_at_any_length() -> None:
+def test_failure_event_has_its_class_and_a_bounded_length() -> None:
     found = ended(None, (), Problem("user error", "x" * 10_000, "load"))["failure"]
     assert (found["class"], found["node"], len(found["message"])) == ("user error", "load", 2_000)
 
@@ -141,7 +141,7 @@ def test_every_event_is_taken_in_order_or_said_to_be_untold(count: int, script: 
     assert max(listener.tries.values(), default=0) <= len(PAUSES) + 1
 
 
-def test_who_is_away_is_asked_once_only_until_somebody_answers() -> None:
+def test_absent_sink_is_tried_once_until_it_answers() -> None:
     listener = Listener(["away"] * (len(PAUSES) + 1) + ["away", True])
     announcer = Announcer(listener, _nothing)
 
@@ -159,7 +159,7 @@ def test_an_event_that_is_refused_is_not_tried_again_and_stops_no_other() -> Non
     assert max(listener.tries.values()) == 1
 
 
-def test_what_is_untold_is_kept_as_it_was() -> None:
+def test_undelivered_events_are_kept_unchanged() -> None:
     (untold,) = asyncio.run(Announcer(Listener(["never"]), _nothing).tell(news(1)))
     assert msgspec.json.decode(msgspec.json.encode(untold), type=type(untold)) == untold
 
@@ -223,7 +223,7 @@ class Refusing(Mute):
         (KafkaError._QUEUE_FULL, True),
     ],
 )
-async def test_an_event_that_is_too_large_is_no_sign_that_the_topic_is_away(
+async def test_oversized_event_does_not_mark_the_topic_as_absent(
     code: int, away: bool, at_once: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refusing = Refusing(KafkaError(code), at_once)

@@ -29,7 +29,7 @@ def world() -> tuple[World, Owner]:
     return made, owner
 
 
-def test_why_records_wait_is_told_until_they_are_judged() -> None:
+def test_reason_to_wait_is_shown_until_records_are_judged() -> None:
     here, owner = world()
     here.produce(0, b"1")
     here.deploy({"filter": "event.data > 0"})
@@ -90,7 +90,7 @@ def test_turn_judges_for_a_bounded_time_and_keeps_the_order(monkeypatch: pytest.
         assert [order.batch.first.offset for order in owner.starts] == list(range(turn))
 
 
-def test_who_leaves_a_partition_leaves_its_mark_after_the_last_commit() -> None:
+def test_departing_consumer_leaves_its_mark_after_the_last_commit() -> None:
     here, owner = world()
     here.produce(0, b"1")
     owner.step()
@@ -130,7 +130,7 @@ def test_an_end_that_is_heard_of_in_a_handover_is_gone_on_from() -> None:
     assert here.commits[1][0] == here.life.end(1)
 
 
-def test_owners_who_cut_otherwise_around_a_record_that_is_refused_start_nothing_twice() -> None:
+def test_owners_with_other_batches_around_a_refused_record_start_no_run_twice() -> None:
     here = World({**TRIGGER, "batch": {"maxEvents": 4, "maxWait": "1s"}}, 1, None)
     one, two = Owner(here, 1), Owner(here, 2)
     here.owners += [one, two]

@@ -154,7 +154,7 @@ def test_handover_waits_for_starts_and_drops_the_rest() -> None:
     assert it.partitions == (B,)
 
 
-def test_handover_ends_though_nobody_answers() -> None:
+def test_handover_ends_without_an_answer() -> None:
     it = machine()
     [start] = only(Start, it.handle(Arrived(A, (match(A, 0),)), 0.0))
     it.handle(Revoked((A,)), 1.0)
@@ -180,7 +180,7 @@ def test_reading_stops_when_much_is_held_and_goes_on_at_half() -> None:
     assert it.held < HELD_RECORDS / 2 <= it.held + 1
 
 
-def test_max_active_counts_what_is_known_or_listed() -> None:
+def test_max_active_counts_known_and_listed_runs() -> None:
     it = machine(max_active=2)
     first = it.handle(Arrived(A, tuple(match(A, offset) for offset in range(5))), 0.0)
     assert runs(first) == ["0.0", "0.1"]
@@ -232,7 +232,7 @@ def test_end_of_the_start_that_counts_is_adopted() -> None:
     assert mark(it, A) == 9
 
 
-def test_of_a_refused_batch_the_records_that_will_never_do_become_letters_and_no_others() -> None:
+def test_only_unusable_records_of_a_refused_batch_become_letters() -> None:
     it = machine(batches(5))
     bad = 6
     records = (match(A, 0), match(A, 2), match(A, 3), passed(A, 4), match(A, bad), match(A, 7))
@@ -258,7 +258,7 @@ def test_of_a_refused_batch_the_records_that_will_never_do_become_letters_and_no
     assert (it.dead, it.held, mark(it, A)) == (1, 0, 8)
 
 
-def test_deleted_records_are_told_and_reading_goes_on() -> None:
+def test_deleted_records_are_reported_and_reading_goes_on() -> None:
     it = machine()
     [start] = only(Start, it.handle(Arrived(A, (match(A, 0),)), 0.0))
     told = it.handle(OutOfRange(A, 10, 20), 0.0)

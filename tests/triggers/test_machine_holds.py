@@ -48,7 +48,7 @@ def test_reading_stops_when_many_bytes_are_held() -> None:
     assert only(Reading, it.handle(Arrived(A, (large(MANY),)), 0.0)) == [Reading(A, False), Reading(B, False)]
 
 
-def test_a_batch_larger_than_what_is_held_otherwise_is_gathered_whole() -> None:
+def test_batch_above_the_holding_limit_is_gathered_whole() -> None:
     most = 2 * HELD_RECORDS
     records = machine(batches(most, "1MiB"))
     assert records.handle(Arrived(A, tuple(match(A, offset) for offset in range(most - 1))), 0.0) == []
@@ -75,7 +75,7 @@ def test_all_that_is_there_is_one_trouble_and_one_pause() -> None:
 # -- until when ----------------------------------------------------------------------------------------------------
 
 
-def test_commits_are_gathered_and_those_that_were_not_taken_come_again() -> None:
+def test_commits_are_gathered_and_refused_ones_are_repeated() -> None:
     it = machine()
     it.handle(Arrived(A, (passed(A, 0),)), 0.0)
     assert only(Commit, it.tick(10.0)) == [Commit(A, 1)]
@@ -126,7 +126,7 @@ def test_the_end_of_any_run_makes_room_before_the_next_count() -> None:
 # -- records that it no longer owns --------------------------------------------------------------------------------
 
 
-def test_a_commit_that_failed_is_nothing_to_who_has_lost_the_partition() -> None:
+def test_failed_commit_is_ignored_after_the_partition_is_lost() -> None:
     it = machine()
     it.handle(Lost((A,)), 0.0)
     assert it.handle(CommitFailed(A), 0.0) == []
@@ -203,7 +203,7 @@ def test_an_end_is_adopted_only_for_a_batch_of_a_partition_that_is_still_the_sam
     assert mark(single, A) == 1
 
 
-def test_what_was_gathered_behind_a_batch_stays_where_its_end_is_its_own() -> None:
+def test_records_behind_a_batch_stay_when_the_batch_has_its_own_end() -> None:
     it = machine(batches(2))
     [start] = only(Start, it.handle(Arrived(A, tuple(match(A, n) for n in range(4))), 0.0))
     done = it.handle(Done(start.ticket, {"end": 2}), 0.0)
@@ -213,7 +213,7 @@ def test_what_was_gathered_behind_a_batch_stays_where_its_end_is_its_own() -> No
     assert only(Seek, it.handle(Done(start.ticket, {"end": 3}), 0.0)) == [], "another process goes on from there"
 
 
-def test_an_answer_about_a_letter_that_nobody_waits_for_changes_nothing() -> None:
+def test_answer_about_an_unexpected_letter_changes_nothing() -> None:
     it = machine()
     for answer in (Done(7), Failed(7, "full"), Refused(7, "no")):
         assert it.handle(answer, 0.0) == []

@@ -101,7 +101,7 @@ def test_ids_of_runs_can_be_ids_of_runs() -> None:
     assert len(set(ids)) == len(ids)
 
 
-def test_ids_stay_what_they_are_since_an_event_under_another_one_would_start_again() -> None:
+def test_ids_are_stable_because_another_id_would_start_a_second_run() -> None:
     assert record_run("w", "t", Record("orders", "u", 1, 11)) == "w.t.u.1.11"
     assert event_run("w", "t", EVENT) == "w.t.6c03254678fd6789631c42eaaa459a0a"
 

@@ -133,7 +133,7 @@ def changed(**about: Any) -> dict[str, Any]:
     return {"Records": [record | {key: value for key, value in about.items() if key in record}]}
 
 
-def test_one_object_has_one_id_however_often_it_is_told_of() -> None:
+def test_object_has_one_id_for_repeated_notifications() -> None:
     (first,), (again,) = told(AWS), told(changed(eventTime="2026-11-21T11:00:00Z", responseElements={}))
     assert first.id == again.id
 
@@ -158,7 +158,7 @@ def test_another_object_or_version_has_another_id(about: dict[str, Any]) -> None
         {**SEAWEED, "message": {"new_entry": {"name": "x", "is_directory": True}}},
     ],
 )
-def test_what_is_no_new_object_starts_nothing(document: Any) -> None:
+def test_notification_without_a_new_object_starts_no_run(document: Any) -> None:
     assert told(document) == []
 
 
@@ -181,7 +181,7 @@ def test_what_is_no_new_object_starts_nothing(document: Any) -> None:
         {**SEAWEED, "message": {"new_entry": 7}},
     ],
 )
-def test_what_no_store_would_say_is_undecodable(document: Any) -> None:
+def test_malformed_notification_is_undecodable(document: Any) -> None:
     with pytest.raises(Undecodable):
         told(document)
 
@@ -208,7 +208,7 @@ def test_any_json_is_read_or_undecodable(document: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [None, b"", b"\xff", b"[" * 100_000])
-def test_bytes_that_are_no_json_are_undecodable(value: bytes | None) -> None:
+def test_bytes_outside_json_are_undecodable(value: bytes | None) -> None:
     with pytest.raises(Undecodable):
         decode_notification(value)
 
@@ -242,7 +242,7 @@ def info(name: str, version: str = "1", modified: float = 0.0) -> ObjectInfo:
     ],
     ids=["dated back", "equal date", "overwritten within a second", "same bytes again", "overwritten and dated back"],
 )
-def test_what_appears_is_new_whatever_its_date(later: ObjectInfo) -> None:
+def test_appearing_object_is_new_for_every_date(later: ObjectInfo) -> None:
     seen = first_look([info("a", modified=5.0)], deployed=10.0)
     there = [later] if later.name == "a" else [info("a", modified=5.0), later]
     assert seen.fresh(there) == [later]
@@ -250,7 +250,7 @@ def test_what_appears_is_new_whatever_its_date(later: ObjectInfo) -> None:
     assert seen.fresh(there) == []
 
 
-def test_what_is_gone_is_forgotten_and_new_when_it_comes_back() -> None:
+def test_removed_object_is_forgotten_and_new_when_it_returns() -> None:
     seen = first_look([info("a"), info("b")], deployed=10.0)
     seen.changed = False
     assert seen.fresh([info("b")]) == []
@@ -265,12 +265,12 @@ def test_a_folder_that_is_empty_for_a_while_has_nothing_new_when_all_is_back() -
     assert seen.fresh([info("a"), info("b")]) == []
 
 
-def test_what_is_new_comes_oldest_first() -> None:
+def test_new_objects_come_oldest_first() -> None:
     listing = [info("a", modified=3.0), info("b", modified=1.0), info("c", modified=2.0), info("d", modified=1.0)]
     assert [one.name for one in Seen().fresh(listing)] == ["b", "d", "c", "a"]
 
 
-def test_start_from_says_what_the_first_look_finds() -> None:
+def test_start_from_decides_the_result_of_the_first_look() -> None:
     listing = [info("old", modified=5.0), info("new", modified=15.0)]
     assert first_look(listing, deployed=10.0).fresh(listing) == [listing[1]]
     assert first_look(listing, deployed=None).fresh(listing) == listing

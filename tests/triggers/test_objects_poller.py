@@ -129,7 +129,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-async def test_what_was_there_at_the_deployment_counts_only_if_it_should(place: Place) -> None:
+async def test_objects_present_at_the_deployment_count_only_if_requested(place: Place) -> None:
     place.put("old", modified=time.time() - 10)
     place.deploy()
     place.put("new", modified=time.time() + 1)
@@ -149,7 +149,7 @@ async def test_what_was_there_at_the_deployment_counts_only_if_it_should(place: 
 
 
 @pytest.mark.usefixtures("quick")
-async def test_what_is_dated_back_starts_although_nothing_was_there_before(place: Place) -> None:
+async def test_backdated_object_starts_a_run_in_an_empty_folder(place: Place) -> None:
     place.deploy()
     first = await place.service()
     await eventually_async(lambda: first.status().state == "running")
@@ -183,7 +183,7 @@ async def test_a_look_at_the_old_prefix_says_nothing_of_the_new_one(place: Place
 
 
 @pytest.mark.usefixtures("quick")
-async def test_what_is_overwritten_starts_again_and_what_stays_does_not(place: Place) -> None:
+async def test_overwritten_object_starts_a_new_run_and_an_unchanged_one_does_not(place: Place) -> None:
     place.deploy(startFrom="earliest")
     place.put("stays", modified=1e9)
     place.put("a", "1", modified=1e9)
@@ -222,7 +222,7 @@ async def test_a_service_that_dies_before_it_remembers_starts_nothing_twice(plac
     await third.stop()
 
 
-async def test_what_is_seen_is_saved_after_the_start_and_never_before(place: Place) -> None:
+async def test_seen_objects_are_saved_after_the_start_and_never_before(place: Place) -> None:
     place.deploy(startFrom="earliest")
     place.put("a")
     place.starts.away = 3

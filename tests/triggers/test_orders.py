@@ -59,7 +59,7 @@ def test_a_batch_has_no_single_event() -> None:
         at.newest.order_for(gathered(at, record(7, value=b'{"n": 5}')), nobody)
 
 
-def test_objects_are_what_they_are() -> None:
+def test_objects_are_passed_unchanged() -> None:
     at = known(version(1, {}, **OBJECTS, with_={"all": "${{ trigger.events }}"}))
     batch = gathered(at, record(0, value=(S3 % PUT % ("one", 5)).encode()))
     [found] = at.newest.order_for(batch, nobody).inputs["all"]
@@ -95,7 +95,7 @@ def test_a_letter_without_its_value_says_where_it_was() -> None:
 
 
 @pytest.mark.parametrize(("asked", "given"), [("inline", "inline"), ("range", "capture"), ("auto", "capture")])
-def test_what_a_replayed_run_reads_is_copied_since_it_may_have_expired(asked: str, given: str) -> None:
+def test_records_of_a_replayed_run_are_copied_because_they_may_expire(asked: str, given: str) -> None:
     at = known(version(1, {}, events=asked, batch=BATCH, with_={"all": "${{ trigger.events }}"}))
     ends: list[int] = []
 

@@ -21,7 +21,7 @@ def held(it: PartitionLog) -> tuple[int, int]:
     return it.held, it.held_bytes
 
 
-def test_what_is_held_is_what_is_neither_started_nor_written() -> None:
+def test_held_records_are_neither_started_nor_written() -> None:
     it = log()
     it.take(match(A, 0), THREE, 0.0)
     it.take(match(A, 1), THREE, 0.0)
@@ -44,7 +44,7 @@ def test_what_is_held_is_what_is_neither_started_nor_written() -> None:
     assert held(it) == (1, 1)
 
 
-def test_batches_of_a_chain_start_one_after_another_and_after_the_letters_below_their_end() -> None:
+def test_batches_of_a_chain_start_in_order_after_the_letters_below_their_end() -> None:
     it = log()
     for judged in (match(A, 0), dead(A, 1), match(A, 2), match(A, 3), *(match(A, n) for n in range(4, 7)), dead(A, 7)):
         it.take(judged, THREE, 0.0)
@@ -88,7 +88,7 @@ def test_single_records_start_beside_each_other_and_end_with_themselves() -> Non
     assert (it.starting, it.startable()) == (0, True)
 
 
-def test_end_of_another_cut_keeps_what_came_before_and_the_batch_itself_until_its_run_is_over() -> None:
+def test_end_of_another_batch_keeps_earlier_records_until_its_run_is_over() -> None:
     it = log()
     it.take(dead(A, 0), THREE, 0.0)
     for offset in range(1, 9):
@@ -123,7 +123,7 @@ def test_record_with_runs_and_a_letter_is_done_when_all_of_them_are() -> None:
     assert (it.mark, held(it)) == (1, (0, 0))
 
 
-def test_halves_of_a_batch_cover_what_it_covered_and_follow_each_other() -> None:
+def test_halves_of_a_batch_cover_its_records_and_follow_each_other() -> None:
     it = log()
     it.take(match(A, 0), THREE, 0.0)
     it.take(passed(A, 1), THREE, 0.0)
@@ -143,7 +143,7 @@ def test_halves_of_a_batch_cover_what_it_covered_and_follow_each_other() -> None
     assert it.mark == 5
 
 
-def test_a_record_that_is_refused_holds_the_mark_and_what_follows_until_its_letter_is_written() -> None:
+def test_refused_record_holds_the_mark_until_its_letter_is_written() -> None:
     it = log()
     it.take(match(A, 0), batches(1), 0.0)
     it.take(match(A, 1), batches(1), 0.0)

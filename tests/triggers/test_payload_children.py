@@ -57,7 +57,7 @@ def numbers(terminal: Terminal, run: str) -> list[int]:
     return [json.loads(line) for line in done.out.splitlines()]
 
 
-def test_a_child_of_a_child_reads_what_was_copied_for_the_first_run(terminal: Terminal) -> None:
+def test_child_of_a_child_reads_the_copy_made_for_the_first_run(terminal: Terminal) -> None:
     assert numbers(terminal, "caught") == numbers(terminal, "caught/inner/deep") == sorted(ORDERS)
 
 

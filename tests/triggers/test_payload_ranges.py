@@ -102,7 +102,7 @@ def test_an_envelope_holds_what_expressions_see(ranges: Ranges) -> None:
 
 
 @pytest.mark.parametrize("offset", [ABORTED.start, 10**6])
-def test_an_offset_that_is_not_there_is_no_empty_result(ranges: Ranges, offset: int) -> None:
+def test_missing_offset_is_an_error_not_an_empty_result(ranges: Ranges, offset: int) -> None:
     with pytest.raises(DataError, match="cannot be read"):
         ranges.read(ranges.split(start=offset, runs=(1,)))
 
@@ -124,7 +124,7 @@ def test_records_that_expired_are_missed(real_kafka: Broker) -> None:
     real_kafka.delete_topic("expiring")
 
 
-def test_a_topic_made_again_is_not_read(real_kafka: Broker) -> None:
+def test_recreated_topic_is_not_read(real_kafka: Broker) -> None:
     old = event_source.topic_uuid(real_kafka.create_topic("mortal"))
     split = EventSplit("broker", "mortal", old, 0, 0, (1,), "json")
     real_kafka.delete_topic("mortal")

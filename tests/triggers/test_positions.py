@@ -136,7 +136,7 @@ def test_batches_of_a_compacted_topic_are_refused(places: KafkaPositions, kafka:
         begins(places, batch=batch)
 
 
-def test_a_connection_is_what_the_profile_says_with_its_secrets(places: KafkaPositions) -> None:
+def test_connection_has_the_settings_and_secrets_of_the_profile(places: KafkaPositions) -> None:
     assert places.settings("prod") == {"bootstrap.servers": "x:1", "sasl.password": "hidden"}
     with pytest.raises(UsageError, match="no Kafka connection 'nowhere'"):
         places.settings("nowhere")
@@ -167,7 +167,7 @@ def newest(**changes: Any) -> Lineage:
         (datetime.fromtimestamp(1_768_000_000.123, UTC), {A0: 0, A1: 20, B0: 7}),
     ],
 )
-def test_a_trigger_is_sent_to_another_place_within_what_is_there(
+def test_trigger_seeks_within_the_existing_records(
     places: KafkaPositions, kafka: Cluster, to: Any, wanted: dict[Partition, int]
 ) -> None:
     kafka.at = {A0: 0, A1: -1, B0: 7}
@@ -221,7 +221,7 @@ def test_a_mark_is_saved_at_once_and_then_every_half_minute(monkeypatch: pytest.
     assert kept.load(A0) == 2, "half a minute since the last one"
 
 
-def test_what_was_left_out_is_saved_when_a_partition_is_left() -> None:
+def test_omitted_offsets_are_saved_when_a_partition_is_left() -> None:
     kept = marks()
     for partition in (A0, A1, B0):
         kept.save(partition, 1)

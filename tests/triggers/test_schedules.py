@@ -62,7 +62,7 @@ async def ticks(here: Service, workflow: str) -> list[WorkflowExecutionStatus | 
     return [execution.status async for execution in here.client.list_workflows(query)]
 
 
-async def test_schedules_become_those_of_the_registry(
+async def test_schedules_are_made_equal_to_the_registry(
     here: Service, registry: Registry, schedules: Schedules, tmp_path: Path
 ) -> None:
     async def step() -> dict[str, str]:
@@ -142,7 +142,7 @@ async def test_a_schedule_that_another_deployment_has_keeps_no_other_from_being_
         await here.client.get_schedule_handle(f"both.{name}").delete()
 
 
-async def test_a_name_that_another_deployment_has_taken_is_told_once_all_others_are_made(
+async def test_taken_schedule_name_is_reported_after_all_others_are_made(
     here: Service, registry: Registry, schedules: Schedules, tmp_path: Path
 ) -> None:
     theirs = Schedules(here.client, "treadle", b"another key")
@@ -157,7 +157,7 @@ async def test_a_name_that_another_deployment_has_taken_is_told_once_all_others_
         await here.client.get_schedule_handle(f"some.{name}").delete()
 
 
-async def test_ticks_go_where_the_drivers_of_the_profile_look_and_other_queues_are_left_alone(
+async def test_ticks_use_the_queue_of_the_profile_and_other_queues_are_left_alone(
     here: Service, registry: Registry, schedules: Schedules, tmp_path: Path
 ) -> None:
     elsewhere = Schedules(here.client, "elsewhere", here.site.key)
@@ -185,7 +185,7 @@ class Late(Registry):
         return found
 
 
-async def test_what_others_deploy_meanwhile_is_not_swept_away(
+async def test_concurrent_deployments_of_others_are_not_removed(
     here: Service, registry: Registry, schedules: Schedules, tmp_path: Path
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -365,7 +365,7 @@ async def test_a_tick_that_may_not_start_its_run_fails_with_the_reason(
     await schedules.reconcile(registry)
 
 
-async def test_a_tick_of_what_is_undeployed_starts_nothing(
+async def test_tick_of_an_undeployed_workflow_starts_no_run(
     here: Service, registry: Registry, schedules: Schedules, tmp_path: Path
 ) -> None:
     deploy(registry, document({"hourly": HOURLY}, "gone", inputs=INPUTS), tmp_path)

@@ -66,7 +66,7 @@ async def times(here: Service, settings: ScheduleTrigger, begin: datetime, end: 
         ({"interval": "90m", "offset": "5m", "timezone": "Europe/Paris"}, datetime(2026, 3, 28, tzinfo=UTC), 0),
     ],
 )
-async def test_what_the_server_says_is_a_time_is_one_and_of_an_hour_that_comes_twice_it_leaves_some_out(
+async def test_times_of_the_server_are_ticks_and_it_omits_some_of_a_repeated_hour(
     here: Service, settings: dict[str, Any], begin: datetime, twice: int
 ) -> None:
     found = read(document({"asked": {"type": "schedule", **settings}})).triggers["asked"]

@@ -50,7 +50,7 @@ async def replay(name: str, *flows: type[Any]) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_what_was_recorded_replays(name: str) -> None:
+async def test_recorded_histories_replay(name: str) -> None:
     await replay(name, TickWorkflow, RunWorkflow)
 
 

@@ -134,7 +134,7 @@ SETS = st.lists(WANTED, unique_by=lambda one: one.id)
 
 
 @given(SETS, SETS)
-def test_after_the_changes_there_is_what_is_wanted(before: list[Wanted], after: list[Wanted]) -> None:
+def test_changes_lead_to_the_wanted_schedules(before: list[Wanted], after: list[Wanted]) -> None:
     there = {one.id: Found(one.id, one.asked, one.paused) for one in before}
     wanted = {one.id: one for one in after}
     for change in changes(after, there.values()):

@@ -197,9 +197,7 @@ async def test_a_defect_ends_neither_the_service_nor_other_triggers(
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_version_that_a_trigger_cannot_take_is_told_until_the_next_one(
-    site: TriggerSite, tmp_path: Path
-) -> None:
+async def test_unusable_version_of_a_trigger_is_reported_until_the_next_one(site: TriggerSite, tmp_path: Path) -> None:
     service = TriggerService(site)
     task = asyncio.create_task(service.run())
     for version, state in ((1, "running"), (2, "failed"), (3, "running")):
@@ -212,7 +210,7 @@ async def test_a_version_that_a_trigger_cannot_take_is_told_until_the_next_one(
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_a_service_ends_in_order_though_nobody_can_be_told(
+async def test_service_ends_in_order_when_no_sink_answers(
     site: TriggerSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy(site.registry, document({"a": HOOK, "bad": HOOK}, "w"), tmp_path)
@@ -309,7 +307,7 @@ def test_connection_has_librdkafkas_names_and_its_secrets_by_name() -> None:
         ("[nothing]", "bootstrap.servers"),
     ],
 )
-def test_connection_refuses_what_does_not_belong(table: str, reason: str) -> None:
+def test_connection_refuses_foreign_settings(table: str, reason: str) -> None:
     given = tomllib.loads(table)
     if reason != "bootstrap.servers":
         given = {**given, "bootstrap.servers": "b:9092"}

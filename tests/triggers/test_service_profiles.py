@@ -33,7 +33,7 @@ def test_a_service_that_ended_is_not_outdated(profiles: ServiceProfiles) -> None
     assert profiles.outdated(AFTER, 100.0 + STALE) == []
 
 
-async def test_a_service_takes_back_what_it_told(profiles: ServiceProfiles) -> None:
+async def test_service_withdraws_a_resolved_problem(profiles: ServiceProfiles) -> None:
     task = asyncio.create_task(profiles.keep_told("here-0", BEFORE))
     async with asyncio.timeout(30):
         while profiles.outdated(AFTER, 0.0) != ["here-0"]:  # noqa: ASYNC110

@@ -70,7 +70,7 @@ def test_counts_go_on_where_an_earlier_service_stopped() -> None:
     assert memory.rest([status()]) == []
 
 
-def test_count_that_is_unknown_is_no_zero() -> None:
+def test_unknown_count_is_not_shown_as_zero() -> None:
     line = Line("w.live", "kafka", 1, "", "running", started=1200, active=0)
     assert [count(line, name) for name in ("started", "active", "lag", "dead")] == ["1,200", "0", "?", "?"]
     hook = Line("w.hook", "webhook", 1, "", "unserved")
@@ -110,7 +110,7 @@ async def test_records_that_wait_are_counted_while_a_trigger_rests(home: Home, r
         await eventually_async(all_open)
 
 
-async def test_service_that_comes_back_goes_on_counting_and_says_what_was_there(home: Home, real_kafka: Broker) -> None:
+async def test_restarted_service_continues_its_counts_and_reports_earlier_ones(home: Home, real_kafka: Broker) -> None:
     async with stage(home, real_kafka) as here:
         await asyncio.to_thread(here.deploy)
         real_kafka.produce(here.topic, [b"1", b"2"])

@@ -230,7 +230,7 @@ async def test_an_event_that_is_not_wanted_is_taken_and_starts_nothing(hooks: Ho
     assert len(hooks.starts.runs) == before
 
 
-async def test_a_store_tells_of_several_objects_at_once(hooks: Hooks, http: httpx.AsyncClient) -> None:
+async def test_notification_may_name_several_objects(hooks: Hooks, http: httpx.AsyncClient) -> None:
     def record(key: str) -> dict[str, Any]:
         about = {"bucket": {"name": "lake"}, "object": {"key": key, "size": 1, "eTag": "e", "sequencer": "1"}}
         return {"eventName": "s3:ObjectCreated:Put", "eventTime": "2026-11-21T10:00:00Z", "s3": about}
@@ -249,7 +249,7 @@ async def test_a_store_tells_of_several_objects_at_once(hooks: Hooks, http: http
 # -- refused requests
 
 
-async def test_who_does_not_sign_is_refused(hooks: Hooks, http: httpx.AsyncClient) -> None:
+async def test_unsigned_request_is_refused(hooks: Hooks, http: httpx.AsyncClient) -> None:
     before = len(hooks.starts.runs)
     check_problem(await post(http, "signed", {"amount": 1}), 401, "needed")
     body = b'{"amount": 1}'
@@ -283,7 +283,7 @@ async def test_each_problem_has_its_status(http: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.parametrize(("name", "trouble"), [("no", "no secret"), ("bad", "whsec_"), ("empty", "is empty")])
-async def test_a_secret_that_is_none_is_told_and_the_sender_comes_again(
+async def test_unusable_secret_is_reported_and_the_sender_retries(
     hooks: Hooks, http: httpx.AsyncClient, name: str, trouble: str
 ) -> None:
     check_problem(await post(http, f"{name}_secret", {}), 503, "not ready")
@@ -410,7 +410,7 @@ BODIES = (
 
 @examples(25)
 @given(st.data())
-async def test_whatever_is_sent_is_answered_and_never_by_a_defect(
+async def test_every_request_is_answered_and_never_with_a_defect(
     hooks: Hooks, http: httpx.AsyncClient, data: st.DataObject
 ) -> None:
     name = data.draw(st.sampled_from([*HOOKS, "objects", "nowhere"]))

@@ -117,7 +117,7 @@ async def _is(fact: bool) -> bool:
     return fact
 
 
-async def test_a_server_that_ends_is_not_given_to_who_comes_meanwhile() -> None:
+async def test_ending_server_is_not_given_to_a_new_client() -> None:
     address, unused = "127.0.0.1:000", cast(Any, None)
     server = HookServer.at(address)
     assert HookServer.at(address) is server

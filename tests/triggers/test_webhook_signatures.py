@@ -35,7 +35,7 @@ def test_the_example_of_the_standard_is_accepted() -> None:
 
 
 @given(st.binary(max_size=100), st.text("abcDEF019_-:", min_size=1, max_size=30), st.floats(-299, 299))
-def test_what_was_signed_is_accepted_within_five_minutes(body: bytes, id_: str, late: float) -> None:
+def test_signed_request_is_accepted_within_five_minutes(body: bytes, id_: str, late: float) -> None:
     headers = sign_standard(SECRET, id_, NOW, body)
     assert verify_standard(SECRET, headers, body, NOW + late) == Signed(id_, NOW)
 
@@ -99,7 +99,7 @@ def test_a_secret_that_is_none_is_refused_without_showing_it(secret: str) -> Non
 
 
 @pytest.mark.parametrize("secret", ["", "\n", " \n\t\n"])
-def test_an_empty_secret_lets_nobody_in(secret: str) -> None:
+def test_empty_secret_refuses_every_request(secret: str) -> None:
     empty = "sha256=" + hmac.new(b"", b"x", hashlib.sha256).hexdigest()
     for whole in (secret, f"one{secret}\n\ntwo\n"):
         refused = UsageError if whole == secret else Unsigned

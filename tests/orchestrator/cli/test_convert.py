@@ -31,7 +31,7 @@ def test_a_workflow_converted_there_and_back_is_the_same(terminal: Terminal) -> 
     assert terminal.run("validate", "made.py").code == 0
 
 
-def test_nothing_is_overwritten_and_an_invalid_document_is_told_as_always(terminal: Terminal) -> None:
+def test_convert_overwrites_nothing_and_reports_an_invalid_document(terminal: Terminal) -> None:
     refused = terminal.run("convert", "kmeans.yaml", "-o", "kmeans.py")
     assert (refused.code, "cannot be written" in refused.err) == (2, True)
     (terminal.folder / "bad.yaml").write_text("apiVersion: treadle/v1\nname: bad\nstages: {a: {type: maap}}\n")

@@ -29,7 +29,7 @@ def test_memory_is_that_of_an_attempt_only_where_slots_do_not_share_it(
     assert check.about == f"local: {told}"
 
 
-def test_doctor_tells_of_a_first_start_that_broke_off(tmp_path: Path) -> None:
+def test_doctor_reports_a_broken_off_first_start(tmp_path: Path) -> None:
     env = Environment(None, tmp_path / "home")
     (env.home.server / "unfinished").touch()
     (check,) = _temporal(env)

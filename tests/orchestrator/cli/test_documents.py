@@ -90,7 +90,7 @@ def test_dry_run_prints_the_plan_on_stderr_and_nothing_on_stdout(terminal: Termi
     assert "would start run dry; nothing was started" in done.err
 
 
-def test_what_modules_print_when_they_are_imported_is_no_data(terminal: Terminal) -> None:
+def test_output_of_imported_modules_does_not_reach_stdout(terminal: Terminal) -> None:
     (terminal.folder / "loud.py").write_text("print('hello from loud')\n\ndef upper(text):\n    return text.upper()\n")
     (terminal.folder / "loud.yaml").write_text(HEAD + "stages:\n  " + STAGE.replace("functions:", "loud:") + "\n")
     done = terminal.run("submit", "loud.yaml", "--dry-run")
@@ -183,7 +183,7 @@ def test_mistakes_in_python_files_are_findings_among_others(terminal: Terminal) 
     assert done.code == 3
 
 
-def test_name_without_its_ending_is_told(terminal: Terminal) -> None:
+def test_missing_file_ending_is_suggested(terminal: Terminal) -> None:
     done = terminal.run("run", "good")
     assert done.code == 4
     assert "For the file good.yaml write its ending too." in done.err
@@ -194,7 +194,7 @@ def test_name_without_its_ending_is_told(terminal: Terminal) -> None:
     [("", 2), (", ifExists: replace", 0), ("}, when: 1 > 2, metrics: {", 0)],
     ids=["", "replaced", "when"],
 )
-def test_output_of_another_run_is_told_before_the_run(terminal: Terminal, more: str, code: int) -> None:
+def test_output_of_another_run_is_reported_before_the_run(terminal: Terminal, more: str, code: int) -> None:
     (terminal.folder / "taken").mkdir(exist_ok=True)
     (terminal.folder / "taken" / "_owner.json").write_text('{"run": "other"}')
     text = f"{HEAD}stages:\n  {STAGE[:-1]}, output: {{uri: taken, format: jsonl{more}}}}}\n"
@@ -217,7 +217,7 @@ def test_options_are_read_from_the_environment(terminal: Terminal) -> None:
     assert "would start run from-environment" in done.err
 
 
-def test_schema_is_the_one_that_editors_read(terminal: Terminal) -> None:
+def test_schema_command_prints_the_published_schema(terminal: Terminal) -> None:
     assert json.loads(terminal.run("schema").out)["title"] == "treadle workflow"
 
 

@@ -34,7 +34,7 @@ def timed_out(log: str, stacks: str = STACKS) -> AttemptRecord:
     return AttemptRecord("read", 0, 1, 0.0, **about, traceback=stacks, log=log + stacks)
 
 
-def test_where_a_killed_attempt_stood_is_told_once_and_down_to_the_users_code() -> None:
+def test_killed_attempt_shows_its_stack_once_down_to_the_users_code() -> None:
     record = timed_out("begun\n")
     (group,) = grouped([record, record])
     assert list(group_lines(group))[2:] == [
@@ -48,7 +48,7 @@ def test_where_a_killed_attempt_stood_is_told_once_and_down_to_the_users_code() 
     ]
 
 
-def test_where_it_stood_outside_of_the_users_code_is_told_too() -> None:
+def test_killed_attempt_shows_its_stack_outside_of_the_users_code_too() -> None:
     stacks = 'Thread 0x00007f (most recent call first):\n  File "/site/numpy/core.py", line 7 in dot\n'
     (group,) = grouped([timed_out("", stacks)])
     assert list(group_lines(group))[2:] == [f"  {line}" for line in stacks.splitlines()]
@@ -60,7 +60,7 @@ def test_a_traceback_of_the_users_own_stays_whole() -> None:
     assert list(group_lines(group))[-1] == "  ValueError: no"
 
 
-def test_what_a_function_logged_has_its_own_time_and_place_and_those_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_line_of_a_function_has_its_own_time_and_place_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stderr", written := StringIO())
     monkeypatch.setattr("time.time", lambda: 7.5)
     monkeypatch.setattr("time.time_ns", lambda: 7_500_000_000)  # logging uses it from Python 3.13 on

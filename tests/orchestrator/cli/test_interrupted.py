@@ -45,6 +45,6 @@ def test_ctrl_c_while_modules_are_imported_is_quiet(module: str, tmp_path: Path)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
-def test_ctrl_c_inside_a_command_is_told(tmp_path: Path) -> None:
+def test_ctrl_c_inside_a_command_is_reported(tmp_path: Path) -> None:
     done = interrupted("treadle.dsl.document.document", "validate", "absent.yaml", home=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "treadle: interrupted\n")

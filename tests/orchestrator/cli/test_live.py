@@ -93,7 +93,7 @@ COLUMNS = st.integers(8, 70)
 
 
 @given(st.lists(st.tuples(COLUMNS, WIDTHS), min_size=1, max_size=5))
-def test_nothing_is_left_of_what_was_drawn_before(steps: list[tuple[int, list[int]]]) -> None:
+def test_live_table_erases_its_last_drawing(steps: list[tuple[int, list[int]]]) -> None:
     screen = Screen(40)
     screen.console.print("run r")
     drawn = Redrawn(screen.console)

@@ -59,7 +59,7 @@ def test_options_of_a_group_stand_behind_the_commands_own_and_the_profile_is_las
 
 
 @pytest.mark.parametrize("make", [lambda: Watching(timeout="5"), lambda: Starting(start_delay="soon")])
-def test_what_is_no_duration_is_refused_when_the_options_are_made(make: Any) -> None:
+def test_invalid_duration_is_refused_when_options_are_parsed(make: Any) -> None:
     with pytest.raises(UsageError, match=r"--timeout|--start-delay"):
         make()
 

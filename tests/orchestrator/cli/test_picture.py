@@ -28,7 +28,7 @@ def test_stage_under_way_says_where_its_blocks_go_as_before_and_after() -> None:
     assert (shown.place, shown.estimate) == (_bare(SEGMENT, "waiting").place, 99) == ("host", 99)
 
 
-def test_driver_that_begins_again_is_told_before_its_first_heartbeat() -> None:
+def test_restarted_driver_is_shown_before_its_first_heartbeat() -> None:
     shown = _from_beat(SEGMENT, NodeView("", 3, (), "", "it fell silent"))
     assert (shown.state, shown.partitions, shown.attempt) == ("running", 4, 3)
 
@@ -68,7 +68,7 @@ def test_nothing_runs_in_a_run_that_was_terminated(monkeypatch: pytest.MonkeyPat
     assert (shown.state, shown.running, shown.committed) == ("stopped", 0, 1)
 
 
-def test_attempts_made_again_are_counted_over_task_groups_whether_they_run_or_not() -> None:
+def test_repeated_attempts_are_counted_over_all_task_groups() -> None:
     files: Any = SimpleNamespace(closed_groups=lambda _: {})
     groups = Groups(files)
 

@@ -13,7 +13,7 @@ from treadle.orchestrator.telemetry.logs import TextLines, printable
 CLEAR = "\x1b[2J\x1b]0;owned\x07\x9b31m"
 
 
-def test_controls_are_shown_as_what_they_are() -> None:
+def test_control_characters_are_shown_escaped() -> None:
     assert printable(f"a{CLEAR}b") == r"a\x1b[2J\x1b]0;owned\x07\x9b31mb"
     assert printable("a\r\x00\x7f") == r"a\x0d\x00\x7f"
 

@@ -127,7 +127,7 @@ def test_errors_beyond_those_shown_are_counted() -> None:
     assert "and 7 more kinds" in page
 
 
-def test_what_was_spilled_is_shown_where_something_was() -> None:
+def test_report_shows_spilled_bytes_only_for_stages_that_spilled() -> None:
     assert "spilled" not in render(view(), None, facts(), [], NOW)
     page = render(view(), None, facts(spilled=3 << 30), [], NOW)
     assert '<th class="n">spilled</th>' in page
@@ -136,7 +136,7 @@ def test_what_was_spilled_is_shown_where_something_was() -> None:
     assert exchange(stage) == "read 2.0 KiB host; 3.0 GiB spilled"
 
 
-def test_the_sums_of_a_segment_tell_what_was_spilled() -> None:
+def test_sums_of_a_segment_have_spilled_bytes() -> None:
     segment = Segment("a", ("a",), ItemsFeed((), ()), (), Keep(), Policy())
     outcomes = [Outcome(index, 1, "objects", 1, spilled=size) for index, size in enumerate((0, 5, 7))]
     assert summarise(segment, outcomes, 3).spilled == 12
@@ -159,7 +159,7 @@ def test_percentiles_are_values_of_the_list(values: list[float], expected: tuple
 @pytest.mark.parametrize(
     ("seconds", "shown"), [(0.0, "0.0 ms"), (0.0004, "0.4 ms"), (0.1, "0.10 s"), (9.87, "9.87 s"), (75, "1 min 15 s")]
 )
-def test_times_of_attempts_are_told_apart_however_short_they_are(seconds: float, shown: str) -> None:
+def test_times_of_short_attempts_are_distinguishable(seconds: float, shown: str) -> None:
     assert _brief(seconds) == shown
 
 
@@ -168,7 +168,7 @@ def test_iterations_belong_to_one_node(segment: str, node: str) -> None:
     assert node_of(segment) == node
 
 
-def test_boxes_stand_right_of_what_they_need_and_never_on_each_other() -> None:
+def test_boxes_are_right_of_their_sources_and_never_overlap() -> None:
     edges = [("a", "c"), ("b", "c"), ("c", "d"), ("a", "d")]
     picture = draw(["a", "b", "c", "d"], edges)
     at = {box.node: box for box in picture.boxes}
@@ -179,7 +179,7 @@ def test_boxes_stand_right_of_what_they_need_and_never_on_each_other() -> None:
     assert all(box.x + WIDTH < picture.width and box.y + HEIGHT < picture.height for box in picture.boxes)
 
 
-def test_what_a_resumption_made_good_was_retried_and_has_not_failed() -> None:
+def test_stage_counts_as_retried_when_a_resumption_completed_it() -> None:
     def failed(partition: int, attempt: int, *, final: bool) -> Failed:
         return Failed("a", partition, attempt, "user error", "closed", final, spent=True)
 
@@ -192,7 +192,7 @@ def test_what_a_resumption_made_good_was_retried_and_has_not_failed() -> None:
     assert (after.tasks, after.retries, after.failed) == (1, 3, 1)
 
 
-def test_facts_of_a_run_are_those_of_its_ledgers(breaking: Callable[[Mapping[str, Any]], Broken]) -> None:
+def test_facts_of_a_run_equal_its_ledgers(breaking: Callable[[Mapping[str, Any]], Broken]) -> None:
     broken = breaking(DOCUMENT)
     broken.go()
     files = broken.engine(broken.executor).site.files(broken.run)

@@ -122,7 +122,7 @@ def test_mended_cause_and_a_resume_give_the_result(terminal: Terminal) -> None:
     check_golden("mended", session(terminal, failed, logs, shown, plan, resumed, result))
 
 
-def test_resume_runs_the_code_of_its_submit_whatever_the_files_say_now(terminal: Terminal) -> None:
+def test_resume_runs_the_submitted_code_when_files_changed(terminal: Terminal) -> None:
     file = with_commits(terminal, "pinned", TAILS["user_error"])
     failed = terminal.run("run", file, "--id", "pinned")
     functions = terminal.folder / "functions.py"
@@ -163,7 +163,7 @@ def test_forged_spec_is_refused(terminal: Terminal) -> None:
     check_golden("forged_spec", session(terminal, resumed))
 
 
-def test_forged_block_is_never_decoded_and_made_again(terminal: Terminal) -> None:
+def test_forged_block_is_recomputed_and_never_decoded(terminal: Terminal) -> None:
     name = "forged_block"
     tail = (
         "  big: {type: map, input: kept, uses: functions:large}\n"
@@ -265,7 +265,7 @@ def test_temporal_that_is_down_at_submit_gives_code_5(terminal: Terminal) -> Non
     check_golden("temporal_down_at_submit", session(terminal, done))
 
 
-def test_temporal_and_driver_killed_in_mid_run_give_code_5_and_a_resume_keeps_the_commits(terminal: Terminal) -> None:
+def test_killed_temporal_and_driver_give_code_5_and_a_resume_keeps_the_commits(terminal: Terminal) -> None:
     tail = '  bad: {type: map, input: gate, uses: functions:waits, with: {flag: "FLAG"}}\n'
     file = with_commits(terminal, "killed", tail)
     running = terminal.start("run", file, "--id", "killed")

@@ -18,7 +18,7 @@ def redirected(command: str, *, home: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&-"])
-def test_closed_stream_is_no_defect_and_nothing_goes_to_the_other(closed: str, tmp_path: Path) -> None:
+def test_closed_stream_is_tolerated_and_nothing_goes_to_the_other(closed: str, tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("stages: [\n")
     whole, done = (redirected(f"validate bad.yaml {how}", home=tmp_path) for how in ("", closed))
     assert done.returncode == whole.returncode == 3
@@ -26,7 +26,7 @@ def test_closed_stream_is_no_defect_and_nothing_goes_to_the_other(closed: str, t
     assert done.stderr == ("" if "2>&-" in closed else whole.stderr)
 
 
-def test_full_disk_under_what_is_printed_is_no_defect(tmp_path: Path) -> None:
+def test_full_disk_under_stdout_is_reported_as_an_error(tmp_path: Path) -> None:
     done = redirected("schema > /dev/full", home=tmp_path)
     assert done.returncode == 2
     assert done.stderr == "treadle: No space left on device: what is printed is cut off\n  Make room.\n"

@@ -161,7 +161,7 @@ def test_plan_shows_a_child_where_its_inputs_are_known(terminal: Terminal) -> No
     assert "first/noted" in {line["node"] for line in estimate["lines"]}
 
 
-def test_mistake_in_a_child_is_told_at_its_place(terminal: Terminal) -> None:
+def test_mistake_in_a_child_is_reported_at_its_place(terminal: Terminal) -> None:
     wrong = HEAD.format(name="wrong") + "stages: {a: {type: workflow, uses: parts/wrong.yaml}}\n"
     (terminal.folder / "wrong.yaml").write_text(wrong)
     inner = HEAD.format(name="inner") + "stages: {a: {type: map, input: {range: 1}, uses: functions:absent}}\n"
@@ -206,7 +206,7 @@ def failed(terminal: Terminal) -> tuple[Terminal, Path, Path]:
     return terminal, number, closed
 
 
-def test_child_begins_anew_with_what_the_stages_before_it_give_now(failed: tuple[Terminal, Path, Path]) -> None:
+def test_child_restarts_with_the_new_values_of_the_stages_before_it(failed: tuple[Terminal, Path, Path]) -> None:
     terminal, number, closed = failed
     code(terminal.run("run", "again.yaml", "--id", "again"), 1)
     number.write_text("4")

@@ -55,7 +55,7 @@ def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
         yield terminal
 
 
-def test_what_a_run_out_of_time_needs_is_told(terminal: Terminal) -> None:
+def test_timed_out_run_names_its_remedy(terminal: Terminal) -> None:
     late = f'with: {{flag: "{terminal.folder}/always"}}, timeout: 200ms, retry: {{maximumAttempts: 1}}'
     text = f"{HEAD}  waits: {{type: map, input: {{range: 1}}, uses: functions:waits, {late}}}\n"
     (terminal.folder / "late.yaml").write_text(text)
@@ -111,7 +111,7 @@ def test_no_exit_status_forgives_a_failed_run_but_not_an_unknown_one(terminal: T
 @pytest.mark.parametrize(
     "verb", ["show", "logs", "watch", "result", "resume", "cancel", "terminate", "pause", "unpause"]
 )
-def test_unknown_run_gives_code_4_whatever_is_asked(terminal: Terminal, verb: str) -> None:
+def test_unknown_run_gives_code_4_for_every_command(terminal: Terminal, verb: str) -> None:
     done = terminal.run(verb, "never-was")
     assert (done.code, done.out) == (4, "")
     assert "there is no run never-was\n  See: treadle list" in done.err
@@ -205,7 +205,7 @@ def test_jsonl_ends_with_the_end(terminal: Terminal) -> None:
     assert events[-1]["failure"]["failure"] == "user error"
 
 
-def test_equal_errors_are_told_once(terminal: Terminal) -> None:
+def test_equal_errors_are_shown_once(terminal: Terminal) -> None:
     out = ok(terminal.run("logs", "bad")).out
     assert out.count("RuntimeError: the warehouse is closed") == 2  # the head of the group, and its traceback
     assert "2 attempts, 2 final; partitions 2, 3" in out
@@ -219,7 +219,7 @@ def test_result_of_a_run_that_failed_says_where_to_look(terminal: Terminal) -> N
     assert (done.out, done.err.splitlines()[-1]) == ("", "  See: treadle show bad")
 
 
-def test_function_that_ends_its_process_is_told_to_be_looked_for(terminal: Terminal) -> None:
+def test_error_names_a_function_that_ended_its_process(terminal: Terminal) -> None:
     (terminal.folder / "ends.yaml").write_text(f"{HEAD}  a: {{type: map, input: {{items: [3]}}, uses: 'os:_exit'}}\n")
     done = terminal.run("run", "ends.yaml", "--id", "ends")
     assert (done.code, "run ends failed" in done.err) == (1, True)
@@ -370,7 +370,7 @@ def test_doctor_starts_nothing_and_finds_all_well(terminal: Terminal) -> None:
     assert all(one["state"] == "ok" for one in found)
 
 
-def test_doctor_names_what_is_wrong_with_code_5(terminal: Terminal) -> None:
+def test_doctor_names_problems_and_exits_with_code_5(terminal: Terminal) -> None:
     done = terminal.run("doctor", TEMPORAL_ADDRESS="127.0.0.1:9", TREADLE_STORE="file:///proc/none")
     assert done.code == 5
     assert "2 checks failed: temporal, store" in done.err

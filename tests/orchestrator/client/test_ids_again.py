@@ -58,14 +58,14 @@ def left(store: Store) -> set[str]:
     return {info.name for info in store.list("runs/r")}
 
 
-async def test_new_run_finds_nothing_of_the_one_that_had_its_id(runs: Runs, store: Store) -> None:
+async def test_new_run_finds_no_data_of_the_former_run_with_its_id(runs: Runs, store: Store) -> None:
     new = submission("r", "new")
     assert await runs.submit(prepared(new))
     assert left(store) == {"runs/r/spec"}
     assert await runs.submission("r") == new
 
 
-async def test_removal_of_the_old_run_that_was_cut_off_is_begun_again(
+async def test_interrupted_removal_of_the_old_run_is_repeated(
     runs: Runs, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     delete = store.delete
@@ -114,7 +114,7 @@ class TooLate(Forgetful):
         raise WorkflowAlreadyStartedError("new", "treadle.run")
 
 
-async def test_who_submits_what_another_submits_at_the_same_moment_removes_nothing_of_it(store: Store) -> None:
+async def test_concurrent_submit_of_the_same_run_removes_none_of_its_data(store: Store) -> None:
     nobody: Any = None
     new = submission("new", "new")
     for client in (Forgetful, Behind):
@@ -122,7 +122,7 @@ async def test_who_submits_what_another_submits_at_the_same_moment_removes_nothi
     assert {info.name for info in store.list("runs/new")} == {"runs/new/spec", "runs/new/plan"}
 
 
-async def test_of_two_that_submit_different_runs_at_the_same_moment_one_is_told(
+async def test_concurrent_submit_of_a_different_run_under_one_id_is_refused(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nobody: Any = None

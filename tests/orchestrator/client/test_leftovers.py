@@ -74,7 +74,7 @@ def test_removing_a_run_leaves_others_whose_names_begin_alike(kind: str, tmp_pat
     assert [info.name for info in store.list()] == ["deployments/bundles/x", "runs/ab/spec"]
 
 
-def test_gc_removes_old_runs_and_keeps_outputs_and_what_is_young(tmp_path: Path) -> None:
+def test_gc_removes_old_runs_and_keeps_outputs_and_young_data(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     (work / "lines.py").write_text("def line(n: int) -> str:\n    return str(n)\n")

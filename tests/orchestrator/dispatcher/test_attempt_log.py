@@ -62,7 +62,7 @@ async def test_errors_are_in_the_store_while_the_segment_runs(store: Moody, monk
     assert kept(store) == [0, 1, 2]
 
 
-async def test_what_is_long_does_not_wait(store: Moody, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_long_error_is_written_without_delay(store: Moody, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempt_records, "FIRST_WINDOW", 3600.0)
     log = AttemptLog(store, PREFIX, "s", "000001")
     log.add(failed(0, attempt_records.FULL - 1), "local-0")
@@ -81,7 +81,7 @@ async def test_a_short_segment_leaves_one_object(store: Moody) -> None:
     assert kept(store) == [0, 1, 2, 3, 4]
 
 
-async def test_a_segment_of_which_nothing_is_to_be_told_leaves_none(store: Moody) -> None:
+async def test_segment_without_errors_leaves_no_log(store: Moody) -> None:
     log = AttemptLog(store, PREFIX, "s", "000001")
     log.add(Outcome(0, 1, "objects", 1), "local-0")
     await log.close()
@@ -100,7 +100,7 @@ async def test_a_store_that_refuses_for_a_while_loses_nothing(store: Moody, monk
     await log.close()
 
 
-async def test_a_store_that_refuses_to_the_end_is_told(store: Moody) -> None:
+async def test_store_that_refuses_to_the_end_is_reported(store: Moody) -> None:
     store.refusals = 100
     log = AttemptLog(store, PREFIX, "s", "000001")
     log.add(failed(0), "local-0")

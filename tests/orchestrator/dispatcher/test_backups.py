@@ -62,7 +62,7 @@ def test_a_straggler_runs_a_second_time_and_no_third() -> None:
 
 
 @pytest.mark.parametrize(("first", "second"), [("slow", "free"), ("free", "slow")])
-def test_whoever_delivers_first_counts_and_the_rival_changes_nothing(first: str, second: str) -> None:
+def test_first_delivery_counts_and_the_rival_changes_nothing(first: str, second: str) -> None:
     core, due = late()
     core.backup("free", due)
     assert core.done(first, outcome(0), due + 1)
@@ -151,7 +151,7 @@ def test_no_backup_of_few_partitions_or_before_half_are_done_or_within_a_moment(
     assert clocks.wakes_at(PARTITIONS) == LEAST_SECONDS
 
 
-def test_patience_is_a_multiple_of_the_median_time_of_those_that_are_done() -> None:
+def test_patience_is_a_multiple_of_the_median_time_of_finished_tasks() -> None:
     clocks = Backups()
     clocks.begins("slow", 99, 200.0)
     for slot, seconds in enumerate((9.0, 1.0, 3.0, 2.0, 8.0)):
@@ -204,7 +204,9 @@ def test_a_stalled_partition_does_not_hold_up_its_segment(
     assert set(counts.values()) == {1}
 
 
-def test_what_the_loser_has_put_is_removed(breaking: Callable[[Mapping[str, Any]], Broken], tmp_path: Path) -> None:
+def test_blocks_of_the_losing_attempt_are_removed(
+    breaking: Callable[[Mapping[str, Any]], Broken], tmp_path: Path
+) -> None:
     """The attempt was killed after its put and before its report, so its block was never reported."""
     stage = mapped({"range": PARTITIONS}, batch={"maxItems": 1})
     stage |= {"uses": "orchestrator.dispatcher.test_backups:stalls_once", "with": {"folder": str(tmp_path)}}
@@ -223,7 +225,7 @@ def test_what_the_loser_has_put_is_removed(breaking: Callable[[Mapping[str, Any]
     assert len(left) == PARTITIONS + 1
 
 
-def test_who_was_taken_over_removes_nothing_that_its_successor_has_put(
+def test_replaced_dispatcher_removes_no_block_of_its_successor(
     breaking: Callable[[Mapping[str, Any]], Broken], tmp_path: Path
 ) -> None:
     """A stalled driver learns only from its ledger that its commits do not count."""

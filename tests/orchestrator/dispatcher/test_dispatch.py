@@ -153,7 +153,7 @@ def test_memory_grows_for_the_partition_that_ran_out_of_it_only() -> None:
     assert messages == [known[0], f"too much ({known[1]})", "too much"]
 
 
-def test_a_non_idempotent_attempt_that_was_cut_off_is_of_unknown_outcome_and_never_run_again() -> None:
+def test_interrupted_non_idempotent_attempt_has_an_unknown_outcome_and_never_reruns() -> None:
     core = Dispatch(Policy(idempotent=False), [0], TaskSizes(1))
     verdict = fail_once(core, Class.WORKER_LOST, 0.0)
     assert (verdict.final, verdict.spent, verdict.failure.failure) == (True, True, Class.UNKNOWN_OUTCOME)
@@ -161,7 +161,7 @@ def test_a_non_idempotent_attempt_that_was_cut_off_is_of_unknown_outcome_and_nev
 
 
 @pytest.mark.parametrize(("kind", "final"), [(Class.USER_ERROR, True), (Class.THROTTLED, False)])
-def test_a_non_idempotent_stage_has_one_attempt_whatever_retry_says(kind: Class, final: bool) -> None:
+def test_non_idempotent_stage_has_one_attempt_for_every_retry_setting(kind: Class, final: bool) -> None:
     core = Dispatch(Policy(idempotent=False, maximum_attempts=5), [0], TaskSizes(1))
     verdict = fail_once(core, kind, 0.0)
     assert (verdict.final, verdict.failure.failure) == (final, kind)
@@ -183,7 +183,7 @@ def test_lost_blocks_stop_nothing_else_and_are_remembered() -> None:
         (Class.WORKER_LOST, False, False),
     ],
 )
-def test_what_no_other_attempt_can_mend_is_final_at_once(kind: Class, retryable: bool, final: bool) -> None:
+def test_failure_that_a_retry_cannot_mend_is_final_at_once(kind: Class, retryable: bool, final: bool) -> None:
     core = Dispatch(Policy(), [0], TaskSizes(1))
     verdict = fail_once(core, kind, 0.0, retryable=retryable)
     assert (verdict.final, verdict.spent) == (final, False)
@@ -256,7 +256,7 @@ def test_long_partitions_are_apart_however_many_there_are() -> None:
     assert sizes(Dispatch(Policy(), range(100), TaskSizes(2, pace=0.3)), 2, 0.3) == [1] * 100
 
 
-def test_what_a_task_never_reported_is_handed_out_again() -> None:
+def test_unreported_partition_of_a_task_is_reassigned() -> None:
     core = Dispatch(Policy(), range(64), TaskSizes(1))
     task = take(core)
     partitions = [attempt.partition for attempt in task.attempts]

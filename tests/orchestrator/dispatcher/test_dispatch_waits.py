@@ -18,14 +18,14 @@ from treadle.primitives.errors import FailureClass as Class
 
 
 @pytest.mark.parametrize("pause", [TIMES_MEDIAN / 2, TIMES_MEDIAN * 2])
-def test_it_wakes_for_what_comes_first_a_retry_or_a_straggler(pause: float) -> None:
+def test_core_wakes_for_the_earlier_of_a_retry_and_a_straggler(pause: float) -> None:
     core, due = late(Policy(initial_interval=pause), missing=1)
     core.failed_attempt("s1", failure(1), 1.0)
     core.ended("s1")
     assert core.wakes_at() == min(1.0 + pause, due)
 
 
-def test_a_retry_that_is_due_wakes_nobody_while_the_limit_is_reached() -> None:
+def test_due_retry_causes_no_wake_up_while_the_limit_is_reached() -> None:
     core = Dispatch(Policy(max_concurrency=1, initial_interval=1), [0, 1], TaskSizes(4))
     fail_once(core, Class.USER_ERROR, 0.0)
     assert core.wakes_at() == 1.0
@@ -50,7 +50,7 @@ def test_each_of_several_retries_comes_when_it_is_due() -> None:
     assert one(core, "b", now=9.0) == 2
 
 
-def test_a_straggler_wakes_nobody_where_it_may_have_no_backup() -> None:
+def test_straggler_causes_no_wake_up_when_backups_are_off() -> None:
     core, due = late()
     assert core.wakes_at() == due
     core.limit = 1
@@ -60,7 +60,7 @@ def test_a_straggler_wakes_nobody_where_it_may_have_no_backup() -> None:
         assert late(policy)[0].wakes_at() is None
 
 
-def test_what_is_stopped_begins_nothing_and_wakes_nobody() -> None:
+def test_stopped_segment_starts_no_task_and_causes_no_wake_up() -> None:
     core, due = late(Policy(initial_interval=1), missing=1)
     core.failed_attempt("s1", failure(1), 1.0)
     core.stop()
@@ -75,7 +75,7 @@ def test_what_is_stopped_begins_nothing_and_wakes_nobody() -> None:
     assert core.over
 
 
-def test_an_attempt_that_ended_unheard_is_no_straggler_any_more() -> None:
+def test_attempt_whose_slot_ended_stops_being_a_straggler() -> None:
     core, due = late()
     assert core.ended("slow") == [0]
     assert one(core, "new", now=due - 0.1) == 0
@@ -83,7 +83,7 @@ def test_an_attempt_that_ended_unheard_is_no_straggler_any_more() -> None:
     assert core.backup("free", due) is None
 
 
-def test_what_cannot_be_reached_is_tried_later_and_later_and_ends_as_what_it_is() -> None:
+def test_unreachable_store_is_retried_with_growing_delays_and_keeps_its_class() -> None:
     core = Dispatch(Policy(initial_interval=1, maximum_interval=100), [0], TaskSizes(1))
     waits, now = [], 0.0
     for _ in range(MAXIMUM_LOSSES - 1):
@@ -107,7 +107,7 @@ def test_a_lost_worker_is_replaced_at_once_and_lets_later_pauses_grow() -> None:
 
 
 @pytest.mark.parametrize("most", [0, 2**30])
-def test_memory_that_nobody_set_does_not_grow(most: int) -> None:
+def test_unset_memory_does_not_grow(most: int) -> None:
     core = Dispatch(Policy(maximum_attempts=9, memory_max=most), [0], TaskSizes(1))
     verdict = fail_once(core, Class.OUT_OF_MEMORY, 0.0, message="too much")
     assert (verdict.failure.message, verdict.final) == ("too much", False)
@@ -120,7 +120,7 @@ def test_memory_does_not_grow_for_other_failures() -> None:
     assert take(core, now=99.0).memory == 2**30
 
 
-def test_an_attempt_that_failed_is_no_straggler_while_its_task_goes_on() -> None:
+def test_failed_attempt_is_not_a_straggler_while_its_task_goes_on() -> None:
     core, due = late(Policy(initial_interval=1000, maximum_interval=1000), missing=1)
     core.failed_attempt("s1", failure(1), 1.0)
     first = core.backup("free", due)
@@ -153,7 +153,7 @@ def test_attempts_spent_under_earlier_drivers_count() -> None:
 # -- assignment to slots -------------------------------------------------------------------------------------------
 
 
-def test_preferred_partitions_are_all_handed_out_once_by_whoever_is_there() -> None:
+def test_preferred_partitions_are_all_assigned_once_to_the_available_slots() -> None:
     preferred = dict.fromkeys(range(12), "gone") | dict.fromkeys(range(12, 18), "a")
     core = Dispatch(Policy(), range(20), TaskSizes(3), preferred=preferred)
     seen: list[int] = []
@@ -182,7 +182,7 @@ def test_a_task_holds_a_bounded_number_of_partitions_however_short_they_are() ->
 # -- the end of a segment ------------------------------------------------------------------------------------------
 
 
-def test_a_quorum_is_over_while_others_run_and_whatever_failed() -> None:
+def test_quorum_ends_while_others_run_and_despite_failures() -> None:
     core = Dispatch(Policy(maximum_attempts=1), range(3), TaskSizes(3), quorum=1)
     for slot in "abc":
         take(core, slot)
@@ -194,7 +194,7 @@ def test_a_quorum_is_over_while_others_run_and_whatever_failed() -> None:
     assert (core.over, core.idle, core.problem()) == (True, False, None)
 
 
-def test_what_a_dead_driver_left_unknown_is_not_run_and_fails_the_segment() -> None:
+def test_unknown_outcome_of_a_dead_driver_is_not_rerun_and_fails_the_segment() -> None:
     core = Dispatch(Policy(idempotent=False), [1], TaskSizes(1))
     core.unknown(0, 3)
     assert one(core) == 1
@@ -215,7 +215,7 @@ def test_a_partition_that_drivers_died_with_says_what_to_do() -> None:
 
 
 @pytest.mark.parametrize("partition", [0, 7, -1])
-def test_what_is_said_of_a_partition_that_the_slot_is_not_at_changes_nothing(partition: int) -> None:
+def test_report_of_a_partition_that_the_slot_does_not_hold_changes_nothing(partition: int) -> None:
     core = Dispatch(Policy(maximum_attempts=1), [0, 1], TaskSizes(2))
     assert one(core, "a") == 0
     core.ended("a")
@@ -297,14 +297,14 @@ def test_a_timeout_alone_keeps_no_partitions_apart() -> None:
     assert len(take(Dispatch(Policy(timeout=300), range(1000), TaskSizes(2, pace=0.001, timeout=300))).attempts) == 200
 
 
-def test_what_comes_back_comes_first_and_in_its_order() -> None:
+def test_returned_partitions_come_first_and_in_their_order() -> None:
     core = Dispatch(Policy(), range(64), TaskSizes(1))
     first = [attempt.partition for attempt in take(core).attempts]
     assert core.ended("s") == first
     assert [attempt.partition for attempt in take(core).attempts] == first
 
 
-def test_what_is_said_again_of_a_partition_that_is_over_is_not_of_the_one_under_way() -> None:
+def test_repeated_report_of_a_finished_partition_does_not_affect_the_current_one() -> None:
     core = Dispatch(Policy(), range(64), TaskSizes(1))
     first, second, *_ = (attempt.partition for attempt in take(core).attempts)
     assert core.done("s", outcome(first), 0.0)

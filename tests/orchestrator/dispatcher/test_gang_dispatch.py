@@ -77,7 +77,7 @@ def test_failure_of_one_is_one_attempt_of_all() -> None:
     assert core.problem() == (FailureClass.USER_ERROR, "the gang failed, partition 2 first: of 2")
 
 
-def test_what_follows_from_a_failure_is_not_its_cause() -> None:
+def test_consequence_of_a_failure_does_not_count_as_its_cause() -> None:
     core = GangDispatch(TRIO)
     start(core)
     assert not core.broke("a", failure(0, FailureClass.WORKER_LOST, followed=True))
@@ -145,7 +145,7 @@ def test_outcomes_of_a_gang_that_breaks_never_count() -> None:
     assert [core.delivered(outcome(partition)) for partition in range(2)] == [(), ()], "those of before are gone"
 
 
-def test_what_a_member_made_of_an_attempt_that_broke_is_no_part_of_the_next() -> None:
+def test_output_of_a_broken_gang_attempt_does_not_enter_the_next() -> None:
     core = GangDispatch(TRIO)
     start(core)
     assert core.delivered(outcome(0)) == ()
@@ -259,7 +259,7 @@ class Slots:
     wants=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 4)), min_size=1, max_size=5),
     order=st.lists(st.integers(0, 3), max_size=10),
 )
-def test_everybody_is_served_and_gangs_only_whole(slots: int, wants: list[tuple[int, int]], order: list[int]) -> None:
+def test_all_tasks_are_served_and_gangs_only_whole(slots: int, wants: list[tuple[int, int]], order: list[int]) -> None:
     """For any order of ends: no gang waits for ever, holds a part of its slots, or blocks the others for ever."""
     clients = [Client(f"c{index}", min(size, slots), tasks) for index, (size, tasks) in enumerate(wants)]
 

@@ -108,7 +108,7 @@ def test_gang_fails_with_the_first_cause(breaking: Breaking, tmp_path: Path) -> 
     assert sum(name.startswith("sum-1") for name in started(tmp_path)) == 2
 
 
-def test_cause_is_told_even_if_what_follows_from_it_is_known_before(breaking: Breaking) -> None:
+def test_cause_is_reported_even_if_its_consequence_arrives_first(breaking: Breaking) -> None:
     found, _ = breaking(spec(sum=gang("follows", **{"with": {"cause": True}}))).go()
     assert failure(found) == "user error"
     assert isinstance(found, EngineFailure)
@@ -168,7 +168,7 @@ def test_gang_in_a_loop(breaking: Breaking) -> None:
     assert values(found, "last") == [[11], [11]]
 
 
-def test_all_run_again_when_a_part_of_what_a_gang_made_is_lost(breaking: Breaking, tmp_path: Path) -> None:
+def test_whole_gang_reruns_when_a_part_of_its_output_is_lost(breaking: Breaking, tmp_path: Path) -> None:
     last = {"type": "map", "input": "sum", "uses": "orchestrator.history_functions:same"}
     run = breaking(spec(sum=noting("counted", tmp_path), last=last))
     found, done = run.go(run.losing(("sum", 1)))

@@ -55,7 +55,7 @@ def test_a_new_driver_keeps_the_deadline_and_a_resumption_gets_a_fresh_one() -> 
     assert replay([*taken_over, epoch(3, 2, time=30.0)], "other").opened is None
 
 
-def test_what_is_made_again_is_given_the_whole_deadline() -> None:
+def test_recomputed_partition_has_the_whole_deadline() -> None:
     """The stage met its deadline. Hours later, the host with its blocks is lost."""
     records: list[Record] = [epoch(1, time=10.0), Expected("s", 1, 11.0), commit(0), Lost("s", (0,))]
     assert replay(records, "s").opened is None
@@ -85,7 +85,7 @@ def test_a_lost_block_takes_its_commit_back_and_opens_the_segment_again() -> Non
     assert replay([*records, commit(0, 2), Closed("s")], "s").committed == {1: outcome(1), 0: outcome(0, 2)}
 
 
-def test_a_segment_that_lost_blocks_keeps_the_partitions_that_it_had_until_a_person_has_it_run_again() -> None:
+def test_segment_that_lost_blocks_keeps_its_partitions_until_a_user_reruns_it() -> None:
     """With a quorum these are not all partitions."""
     records: list[Record] = [commit(0), commit(2), Lost("s", (0,)), commit(0, 2), Lost("s", (0, 2)), commit(1)]
     assert replay(records, "s").frozen == {0, 2}
@@ -101,7 +101,7 @@ def test_a_copy_adds_the_store_to_commits_that_still_hold() -> None:
 
 
 @pytest.mark.parametrize("known", [outcome(0), outcome(0, 1, HOST, "store"), outcome(0, 1, "store")])
-def test_what_is_in_the_store_or_nowhere_is_not_copied(known: Outcome) -> None:
+def test_block_in_the_store_or_without_a_location_is_not_copied(known: Outcome) -> None:
     assert copied(known) is known
 
 
@@ -119,7 +119,7 @@ def test_failures_count_as_spent_as_losses_or_not_at_all() -> None:
 
 
 @pytest.mark.parametrize("end", [commit(0, 1), failed(0, 1)])
-def test_attempts_are_numbered_on_from_the_newest_whichever_ends_last(end: Record) -> None:
+def test_attempt_numbers_continue_from_the_newest_in_any_order_of_ends(end: Record) -> None:
     assert replay([Started("s", {0: 1}), Started("s", {0: 2}), end], "s").starts == {0: 2}
     assert replay([end], "s").starts == {0: 1}
 

@@ -166,7 +166,7 @@ def test_a_host_that_starts_again_still_has_its_blocks(healed: Cluster) -> None:
     assert set(done.values()) == {1}
 
 
-def test_what_a_peer_sends_is_checked(healed: Cluster) -> None:
+def test_block_from_a_peer_is_verified(healed: Cluster) -> None:
     def damage(run: str, segment: str, outcome: Outcome) -> None:
         if segment == "groups" and outcome.partition == 2 and outcome.attempt == 1 and outcome.block is not None:
             path = healed.roots[healed.host_of(outcome.block)] / run / outcome.block.name

@@ -44,7 +44,7 @@ def test_flushed_records_are_there_for_the_next_writer() -> None:
     assert (first.epoch, second.epoch) == (1, 2)
 
 
-def test_who_looks_again_reads_only_what_is_new() -> None:
+def test_reader_of_a_ledger_reads_only_new_records() -> None:
     store = new_store()
     ledger = Ledger(store, "p", KEY)
     ledger.append(commit(0))
@@ -67,7 +67,7 @@ def test_the_chain_has_no_gaps() -> None:
     assert [info.name for info in store.list("p/ledger/")] == [f"p/ledger/{number:08d}" for number in range(8)]
 
 
-def test_what_was_not_flushed_does_not_count() -> None:
+def test_unflushed_records_do_not_count() -> None:
     store = new_store()
     first = Ledger(store, "p", KEY)
     first.append(commit(0))
@@ -232,7 +232,7 @@ def test_a_failed_write_after_a_lost_answer_writes_nothing_twice(monkeypatch: py
     assert partitions(read(store, "p", KEY)) == [0, 1]
 
 
-def test_of_two_who_take_over_at_once_the_later_one_knows_what_the_other_wrote(
+def test_later_of_two_concurrent_successors_knows_the_records_of_the_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store = new_store()
@@ -259,7 +259,7 @@ def test_of_two_who_take_over_at_once_the_later_one_knows_what_the_other_wrote(
     assert [one.resumption for one in records if isinstance(one, Epoch)] == [1, 1]
 
 
-def test_a_listing_with_a_gap_hides_nothing_from_whoever_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_successor_finds_all_records_when_the_listing_has_a_gap(monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder listed during writes may show a file, and miss one that was made earlier."""
     store = new_store()
     earlier = Ledger(store, "p", KEY)
@@ -279,7 +279,7 @@ def test_a_listing_with_a_gap_hides_nothing_from_whoever_takes_over(monkeypatch:
     assert partitions(records + read_from(store, "p", KEY, number)[0]) == [0, 1, 2]
 
 
-def test_what_is_buffered_is_known_until_it_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_buffered_records_are_known_until_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
     store = new_store()
     ledger = Ledger(store, "p", KEY)
     dirty = [ledger.dirty]

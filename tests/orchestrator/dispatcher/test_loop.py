@@ -56,7 +56,7 @@ def test_loop_does_every_iteration_once(breaking: Breaking) -> None:
 
 
 @pytest.mark.parametrize("given", ["start", "state.data"])
-def test_next_may_not_take_what_was_skipped(breaking: Breaking, given: str) -> None:
+def test_next_refuses_data_of_a_skipped_stage(breaking: Breaking, given: str) -> None:
     gate = {"type": "barrier", "input": given, "when": "1 > 2"}
     found, _ = breaking(loop(inner={"step": mapped("state.data"), "gate": gate}, next={"data": "gate"})).go()
     assert failure(found) == "user error"
@@ -70,7 +70,7 @@ def test_next_may_take_what_nothing_inside_reads(breaking: Breaking) -> None:
     assert not repeated(done)
 
 
-def test_resume_inside_an_iteration_does_only_what_is_missing(breaking: Breaking, tmp_path: Path) -> None:
+def test_resume_inside_an_iteration_runs_only_missing_partitions(breaking: Breaking, tmp_path: Path) -> None:
     flag = tmp_path / "flag"
     step = mapped("state.data", "needs_flag_later", **{"with": {"flag": str(flag)}})
     run = breaking(loop(inner={"step": step}))
@@ -100,7 +100,7 @@ def test_driver_that_dies_anywhere_in_a_loop_repeats_nothing_committed(breaking:
     assert not {one for one in after for iteration in known if one[0].startswith(f"turns-{iteration}/")}
 
 
-def test_every_attempt_in_a_loop_that_is_told_to_rest_may_end(breaking: Breaking) -> None:
+def test_paused_loop_lets_every_attempt_end(breaking: Breaking) -> None:
     """A cut-off attempt might be of a stage that is not idempotent."""
     body = {
         name: mapped("state.data", "takes", maxConcurrency=1, **{"with": {"seconds": seconds}})
@@ -120,7 +120,7 @@ def test_every_attempt_in_a_loop_that_is_told_to_rest_may_end(breaking: Breaking
     assert {segment for segment, _ in begun} == {"turns-1/short", "turns-1/long"}
 
 
-def test_block_of_an_earlier_iteration_is_made_again_alone(breaking: Breaking) -> None:
+def test_lost_block_of_an_earlier_iteration_is_recomputed_alone(breaking: Breaking) -> None:
     run = breaking(loop())
     found, done = run.go(run.losing(("turns-2/step", 1)))
     assert values(found, "end") == [[3], [4], [5], [6]]
@@ -149,7 +149,7 @@ def test_block_lost_again_and_again_fails_the_loop_in_the_end(breaking: Breaking
     assert done["turns-2/step", 1] == 11
 
 
-def test_block_of_the_last_iteration_is_made_again_for_who_comes_after_the_loop(breaking: Breaking) -> None:
+def test_lost_block_of_the_last_iteration_is_recomputed_for_readers_after_the_loop(breaking: Breaking) -> None:
     run = breaking(loop())
     found, done = run.go(run.losing(("turns-3/step", 2)))
     assert values(found, "end") == [[3], [4], [5], [6]]
@@ -173,7 +173,7 @@ def shipping(limit: str = "1MiB") -> dict[str, Any]:
     return spec(start={**total, "input": FOUR}, turns=turns, end=mapped("turns.state.sum"))
 
 
-def test_value_shipped_as_it_is_is_made_again_when_it_is_lost(breaking: Breaking) -> None:
+def test_value_shipped_unchanged_is_recomputed_when_it_is_lost(breaking: Breaking) -> None:
     run = breaking(shipping())
     found, done = run.go(run.losing(("start", 0), ("turns-2/sum", 0)))
     assert values(found, "end") == [[510]]
@@ -199,14 +199,14 @@ def test_value_shipped_as_it_is_keeps_to_its_limit(breaking: Breaking) -> None:
     assert not at(1, 0, 1, 2, 3) & set(done)
 
 
-def test_block_from_outside_is_made_again_outside(breaking: Breaking) -> None:
+def test_lost_block_from_outside_the_loop_is_recomputed_outside(breaking: Breaking) -> None:
     run = breaking(loop())
     found, done = run.go(run.losing(("start", 3)))
     assert values(found, "end") == [[3], [4], [5], [6]]
     assert repeated(done) == {("start", 3)}
 
 
-def test_chain_of_lost_blocks_is_made_again_from_its_beginning(breaking: Breaking) -> None:
+def test_chain_of_lost_blocks_is_recomputed_from_its_beginning(breaking: Breaking) -> None:
     run = breaking(loop())
     found, done = run.go(run.losing(("start", 1), ("turns-1/step", 1), ("turns-2/step", 1)))
     assert values(found, "end") == [[3], [4], [5], [6]]

@@ -85,7 +85,7 @@ def test_the_scheduler_takes_a_list_for_a_block_of_its_segment(files: RunFiles) 
     assert graph.handle(NodeDone("narrow", Summary())) == [Run("reader", {})]
 
 
-def test_a_list_that_somebody_else_wrote_is_refused(files: RunFiles) -> None:
+def test_list_of_another_writer_is_refused(files: RunFiles) -> None:
     (name,) = (one for one in condense(files, GRAPH, blocks("narrow", FEW + 1)))
     (info,) = files.store.list()
     files.store.put(info.name, files.store.get(info.name).replace(b"narrow", b"secret"))
@@ -106,7 +106,7 @@ async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
         yield found
 
 
-async def test_everything_that_is_lost_is_made_again_in_one_round(here: Service, tmp_path: Path) -> None:
+async def test_all_lost_blocks_are_recomputed_in_one_round(here: Service, tmp_path: Path) -> None:
     flag = tmp_path / "flag"
     document = spec(
         wide=mapped({"range": 120}, batch={"maxItems": 1}),

@@ -39,7 +39,7 @@ def test_memory_grows_for_the_partition_that_ran_out_of_it_and_the_log_says_so(b
     assert "it had 256MiB of memory; the next attempt has 512MiB" in second
 
 
-def test_what_is_spilled_needs_no_second_attempt(breaking: Breaking) -> None:
+def test_spilled_partition_needs_no_second_attempt(breaking: Breaking) -> None:
     """60 MB of records in one partition, sorted with 48 MiB."""
     stages: dict[str, Any] = {
         "made": {"type": "map", "input": {"range": 60_000, "partitions": 2}, "uses": f"{M}:reverse"},

@@ -65,7 +65,7 @@ async def test_slot_that_keeps_a_task_is_reset_before_it_gets_another() -> None:
     await pool.leave(client)
 
 
-async def test_idle_slot_that_runs_what_it_was_not_given_is_reset() -> None:
+async def test_idle_slot_that_runs_an_unassigned_task_is_reset() -> None:
     pool, executor = faulty_pool(1)
     client = CountingClient(0)
     pool.join(client)

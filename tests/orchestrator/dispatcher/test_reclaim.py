@@ -125,7 +125,7 @@ def test_nothing_is_given_back_while_there_is_room(piped: Piped) -> None:
     assert piped.there == set(STAGES)
 
 
-def test_a_block_that_is_lost_later_is_made_again_from_the_beginning(piped: Piped) -> None:
+def test_block_lost_later_is_recomputed_from_the_beginning(piped: Piped) -> None:
     """Recomputes one partition from the beginning. The recomputed blocks are not freed again."""
     lost: list[int] = []
     in_store = piped.store.path(f"runs/{piped.run}/blocks")
@@ -187,7 +187,7 @@ Step = tuple[str, int, set[str]]
         pytest.param(LOOP, [("a", 1, {"a"}), ("b", 1, {"b"})], id="what a loop may pass on"),
     ],
 )
-def test_only_what_was_made_once_and_read_by_all_goes(
+def test_only_blocks_made_once_and_read_by_all_are_reclaimed(
     harness: Harness, planning: Engine, tmp_path: Path, document: dict[str, Any], steps: list[Step]
 ) -> None:
     plain = document | {"defaults": document["defaults"] | {"exchange": "direct"}}

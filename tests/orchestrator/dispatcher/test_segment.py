@@ -60,7 +60,7 @@ def test_resume_does_expected_minus_committed(breaking: Breaking, tmp_path: Path
     assert set((before + after).values()) == {1}
 
 
-def test_what_is_done_is_not_done_again(breaking: Breaking) -> None:
+def test_committed_partition_is_not_rerun(breaking: Breaking) -> None:
     run = breaking(WORDS)
     first, before = run.go()
     again, after = run.go()
@@ -69,7 +69,7 @@ def test_what_is_done_is_not_done_again(breaking: Breaking) -> None:
     assert not after
 
 
-def test_exactly_the_lost_partition_is_made_again(breaking: Breaking) -> None:
+def test_exactly_the_lost_partition_is_recomputed(breaking: Breaking) -> None:
     run = breaking(WORDS)
     found, done = run.go(run.losing(("groups", 5)))
     assert sorted(pair for part in values(found, "counts") for pair in part) == [(0, 9), (1, 12), (2, 7)]
@@ -89,7 +89,7 @@ class DyingAt(CrashingStore):
         return super().create(name, data)
 
 
-def test_driver_that_dies_when_it_has_made_again_what_was_lost_leaves_that(breaking: Breaking) -> None:
+def test_recomputed_partitions_survive_the_death_of_the_driver(breaking: Breaking) -> None:
     run = breaking(WORDS)
     store = DyingAt(run.store, "groups/manifest/2")
     with pytest.raises(StoreError):
@@ -111,7 +111,7 @@ def test_partition_lost_again_and_again_fails_the_run_in_the_end(breaking: Break
     assert done["groups", 5] < 20
 
 
-def test_a_long_chain_of_lost_blocks_is_made_again_in_one_go(breaking: Breaking, tmp_path: Path) -> None:
+def test_long_chain_of_lost_blocks_is_recomputed_in_one_go(breaking: Breaking, tmp_path: Path) -> None:
     """For example after the loss of their host. The number of repairs of each stage is limited."""
     names = [f"a{number}" for number in range(MAXIMUM_REPAIRS + 2)]
     stages = {"a0": mapped({"range": 2, "partitions": 1})}
@@ -127,7 +127,7 @@ def test_a_long_chain_of_lost_blocks_is_made_again_in_one_go(breaking: Breaking,
     assert done == dict.fromkeys([(name, 0) for name in (*names, "only")], 1)
 
 
-def test_what_is_lost_long_after_its_stage_was_done_is_made_again(
+def test_block_lost_long_after_its_stage_is_recomputed(
     breaking: Breaking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The deadline of the stage is over by then."""
@@ -229,7 +229,7 @@ def test_a_quorum_stays_as_it_was_met_when_a_block_of_it_is_lost(breaking: Break
     assert values(found, "end") == [[0], [1], [2]]
 
 
-def test_a_person_who_has_it_run_again_gets_a_quorum_of_its_own(breaking: Breaking) -> None:
+def test_rerun_by_a_user_gets_a_quorum_of_its_own(breaking: Breaking) -> None:
     run = breaking(QUORUM)
     run.go()
     opened = run.engine(run.executor).site.open(run.run)
@@ -257,7 +257,7 @@ def test_drained_segment_goes_on_where_it_stopped(breaking: Breaking) -> None:
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["segment", "loop"])
-def test_what_is_told_to_rest_before_it_begins_starts_nothing(breaking: Breaking, inside: bool) -> None:
+def test_segment_paused_before_its_start_starts_no_task(breaking: Breaking, inside: bool) -> None:
     """A pause may arrive between two segments of a loop, or while a segment reads its ledger."""
     turns = {
         "type": "loop",
@@ -332,7 +332,7 @@ class Refusing:
         (ValueError("a defect"), "internal"),
     ],
 )
-def test_what_a_slot_raises_fails_the_segment_with_its_class(breaking: Breaking, error: Exception, kind: str) -> None:
+def test_error_of_a_slot_fails_the_segment_with_its_class(breaking: Breaking, error: Exception, kind: str) -> None:
     run = breaking(spec(only=mapped(EIGHT)))
     refusing = Refusing(run.executor, error)
     found = run.harness.result(run.engine(refusing), run.run)

@@ -49,7 +49,7 @@ def test_a_manifest_that_another_thread_forgets_meanwhile_is_read_all_the_same(b
     assert here.manifest("only").segment == "only"
 
 
-def test_what_another_driver_made_again_inside_a_loop_is_read_by_those_after_it(breaking: Breaking) -> None:
+def test_readers_after_a_loop_find_blocks_recomputed_by_another_driver(breaking: Breaking) -> None:
     run = breaking(loop())
     run.go()
     site = run.engine(run.executor).site
@@ -65,7 +65,7 @@ def test_what_another_driver_made_again_inside_a_loop_is_read_by_those_after_it(
     assert here.manifest(segment) == newer
 
 
-def test_a_loop_reads_at_once_what_another_driver_made_again(breaking: Breaking) -> None:
+def test_loop_reads_blocks_recomputed_by_another_driver_at_once(breaking: Breaking) -> None:
     run = breaking(loop())
     mine, other = run.engine(run.executor), run.engine(run.executor)
     mine.site.one_host = False
@@ -83,7 +83,7 @@ def test_a_loop_reads_at_once_what_another_driver_made_again(breaking: Breaking)
     assert not list(run.store.list(f"runs/{run.run}/attempts/turns-1"))
 
 
-def test_a_host_that_is_lost_while_somebody_counts_disturbs_nobody(slots: Any, tmp_path: Path) -> None:
+def test_host_lost_during_a_count_disturbs_no_other(slots: Any, tmp_path: Path) -> None:
     harness, _ = slots
     (hosts,) = harness.hosts(Store.open(f"file://{tmp_path}/store"), [tmp_path / "host"], ["tcp://127.0.0.1:0"])
 

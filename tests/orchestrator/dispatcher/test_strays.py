@@ -84,7 +84,7 @@ def test_folder_of_one_home_is_removed_with_the_memory_when_the_home_is_gone(tmp
     assert hosts["used"].root.is_dir()
 
 
-def test_the_mark_is_no_run_and_private(owned: Owned) -> None:
+def test_mark_is_private_and_not_listed_as_a_run(owned: Owned) -> None:
     host = owned("mine")
     assert host.runs() == ["run"]
     assert (host.root / MARK).stat().st_mode & 0o777 == 0o600

@@ -29,11 +29,11 @@ def test_slot_with_another_task_than_it_was_given_is_lost() -> None:
     assert looks(*[Seen("t", "other")] * 7)[-1] is Finding.LOST
 
 
-def test_slot_that_runs_what_it_was_not_given_is_a_stray() -> None:
+def test_slot_that_runs_an_unassigned_task_is_a_stray() -> None:
     assert looks(*[Seen("", "t")] * 7)[-1] is Finding.STRAY
 
 
-def test_slot_that_does_not_end_its_task_is_stuck_whatever_it_says() -> None:
+def test_slot_that_does_not_end_its_task_is_stuck_despite_its_reports() -> None:
     for said in ("", "t"):
         assert looks(*[Seen("", said, ending=True)] * 7)[-1] is Finding.STUCK
 

@@ -72,7 +72,7 @@ def test_a_state_that_does_not_is_kept(breaking: Breaking) -> None:
     assert values(found, "end") == [[0, 1]]
 
 
-def test_what_another_version_wrote_is_told_by_name(files: RunFiles) -> None:
+def test_object_of_another_version_is_named(files: RunFiles) -> None:
     files.create("plan", LoopResult({}, {}, Summary()))
     with pytest.raises(CorruptError, match="runs/r/plan is not what this version of treadle writes"):
         files.load(Submission, "plan")

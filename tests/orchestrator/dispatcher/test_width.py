@@ -88,7 +88,7 @@ def test_width_that_shows_only_when_the_input_is_there_is_cut_too(breaking: Brea
     assert set(done.values()) == {1}
 
 
-def test_metrics_outputs_and_failed_items_are_those_of_the_whole(breaking: Breaking, tmp_path: Path) -> None:
+def test_metrics_outputs_and_failed_items_cover_all_groups(breaking: Breaking, tmp_path: Path) -> None:
     stage = mapped(
         HUNDRED, "measured", metrics={"seen": "sum"}, toleratedFailures="60%",
         failedItems={"uri": str(tmp_path / "failed")}, output={"uri": str(tmp_path / "out"), "format": "jsonl"},
@@ -116,7 +116,7 @@ def test_a_group_may_fail_more_than_its_share_of_a_percentage(breaking: Breaking
     assert sum(map(len, values(found, "only"))) == 80
 
 
-def test_resume_does_what_no_group_has_committed(breaking: Breaking, tmp_path: Path) -> None:
+def test_resume_runs_partitions_that_no_group_committed(breaking: Breaking, tmp_path: Path) -> None:
     document = spec(only=mapped(HUNDRED, "needs_flag_from", **{"with": {"flag": str(tmp_path / "flag"), "first": 65}}))
     run = breaking(document)
     found, _ = run.go()
@@ -129,7 +129,7 @@ def test_resume_does_what_no_group_has_committed(breaking: Breaking, tmp_path: P
     assert after == {("only", partition): 1 for partition in range(100) if ("only", partition) not in before}
 
 
-def test_driver_that_dies_at_any_write_leaves_what_it_committed(breaking: Breaking) -> None:
+def test_commits_survive_the_death_of_the_driver_at_any_write(breaking: Breaking) -> None:
     document = spec(first=mapped(HUNDRED, "more"), only=mapped("first", "more", retry={"maximumAttempts": 2}))
     for write in (9, 22):
         run = breaking(document)
@@ -144,7 +144,7 @@ def test_driver_that_dies_at_any_write_leaves_what_it_committed(breaking: Breaki
         assert not before & set(after), "done again"
 
 
-def test_exactly_the_lost_partitions_are_made_again_and_the_manifest_is_new(breaking: Breaking) -> None:
+def test_exactly_the_lost_partitions_are_recomputed_with_a_new_manifest(breaking: Breaking) -> None:
     run = breaking(spec(first=mapped(HUNDRED, "more"), only=mapped("first", "more", retry={"maximumAttempts": 2})))
     lost = {("first", 5), ("first", 6), ("first", 95)}
     found, done = run.go(run.losing(*lost))
@@ -181,7 +181,7 @@ def test_concurrency_of_a_stage_holds_over_its_groups(breaking: Breaking) -> Non
         ({"only": mapped({"range": 100, "partitions": 2}, "listed", per="partition", gang=2)}, "a gang"),
     ],
 )
-def test_what_cannot_be_cut_says_why(
+def test_uncuttable_stage_gives_the_reason(
     stages: Mapping[str, Any], reason: str, breaking: Breaking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(task_groups, "GROUP_TASKS", 1)

@@ -19,9 +19,7 @@ from treadle.primitives.stores.store import Store
 KEY = b"k" * 32
 
 
-async def test_whoever_waits_while_a_write_is_refused_hears_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_waiters_of_a_refused_write_receive_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = Ledger(Store.open(f"file://{tmp_path}"), "runs/r/segments/s", KEY)
     begun, go_on = threading.Event(), threading.Event()
 

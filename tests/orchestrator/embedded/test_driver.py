@@ -235,7 +235,7 @@ def test_state_naming_another_process_is_neither_believed_nor_killed(
         holder.communicate(b"\n")
 
 
-def test_broken_state_file_is_no_driver(home: Home) -> None:
+def test_broken_state_file_means_no_driver(home: Home) -> None:
     lease = DriverLease.take(home)
     assert lease is not None
     with lease:

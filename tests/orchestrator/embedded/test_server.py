@@ -130,7 +130,7 @@ def test_server_listens_on_loopback_only_and_serves_no_http_api(served: Served) 
             refused.value.close()
 
 
-def test_unknown_namespace_is_told_apart_from_an_unreachable_server(served: Served) -> None:
+def test_unknown_namespace_and_unreachable_server_have_different_errors(served: Served) -> None:
     address = ensure_server(served.home).address
     wrong = Profile(temporal=TemporalSettings(address=address, namespace="nope"))
     with pytest.raises(Unreachable, match=rf"{address} has no namespace 'nope'"):
@@ -247,7 +247,7 @@ def test_state_of_a_dead_server_is_not_believed(home: Home) -> None:
     assert not end_server(home)
 
 
-def test_lock_held_by_somebody_else_ends_nobody(home: Home) -> None:
+def test_lock_of_an_unknown_process_ends_no_process(home: Home) -> None:
     """The pid file names this test, which does not hold the lock and must survive."""
     (home.server / "pid").write_text(str(os.getpid()))
     lock = home.server / "alive.lock"
@@ -278,7 +278,7 @@ def test_damaged_database_is_named(home: Home) -> None:
     assert not server_alive(home)
 
 
-def test_database_of_a_first_start_that_broke_off_is_made_anew(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_database_of_a_broken_off_first_start_is_recreated(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     program = home.path / "temporal"
     database = home.server / "temporal.db"
     program.write_text(f"#!/bin/sh\nprintf 'half of it' > {database}\necho database or disk is full\nexit 1\n")

@@ -15,7 +15,7 @@ from treadle.primitives.sealing import load_or_create_key
 from treadle.primitives.stores.shared_memory import HostFolder
 
 
-def test_folders_are_private_whatever_the_umask(tmp_path: Path) -> None:
+def test_folders_are_private_for_every_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         home = Home(tmp_path / "deep" / "home")
@@ -33,7 +33,7 @@ def test_home_follows_argument_then_variable_then_default(tmp_path: Path, monkey
     assert Home(environ={}).path == tmp_path / "user" / ".treadle"
 
 
-def test_home_of_nobody_is_refused() -> None:
+def test_home_of_an_unknown_user_is_refused() -> None:
     with pytest.raises(UsageError, match=r"~nobody-there/treadle(.|\n)*TREADLE_HOME"):
         Home(environ={"TREADLE_HOME": "~nobody-there/treadle"})
 

@@ -165,7 +165,7 @@ def at(address: str, **settings: str) -> Profile:
     return Profile(temporal=TemporalSettings(address=address, **settings))
 
 
-async def test_address_where_nobody_listens_says_so(home: Home) -> None:
+async def test_closed_port_is_reported_as_such(home: Home) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     with pytest.raises(

@@ -74,7 +74,7 @@ def test_stages_on_two_executors_are_two_segments_joined_by_the_store() -> None:
     assert found["b"].reasons[-1] == "blocks go to store: lambda workers do not share this host's memory"
 
 
-def test_what_only_local_stages_read_stays_in_memory() -> None:
+def test_data_read_only_by_local_stages_stays_in_memory() -> None:
     found = segments(plan({"a": mapped(SOURCE), "b": mapped("a", timeout="1s"), "c": mapped("b", executor="fns")}))
     assert [found[name].put for name in "abc"] == ["host", "store", "store"]
 
@@ -96,7 +96,7 @@ def test_data_of_a_loop_with_a_function_in_it_goes_through_the_store() -> None:
     }
 
 
-def test_function_after_a_loop_reads_what_the_loop_left_in_the_store() -> None:
+def test_function_after_a_loop_reads_the_loops_data_from_the_store() -> None:
     loop = {
         "type": "loop",
         "state": {"x": "a"},
@@ -264,7 +264,7 @@ def test_a_plan_is_made_for_the_hosts_of_its_profile(tmp_path: Path) -> None:
         assert (site.one_host, site.drivers, site.peers) == seen
 
 
-def test_wrong_table_is_told_when_its_executor_is_wanted(lab: Places) -> None:
+def test_wrong_table_is_reported_when_its_executor_is_needed(lab: Places) -> None:
     with pytest.raises(UsageError, match="executor 'wrong' of the profile: slotz: there is no such key"):
         lab["wrong"]
     with pytest.raises(UsageError, match="there is no kind of executor 'elsewhere'"):

@@ -135,7 +135,7 @@ def test_each_input_of_a_range_shuffle_is_sampled_and_all_share_the_cuts() -> No
 # -- broadcast -----------------------------------------------------------------------------------------------------
 
 
-def test_a_broadcast_says_what_it_holds_and_at_most_how_much() -> None:
+def test_broadcast_states_its_content_and_its_limit() -> None:
     total = {"type": "reduce", "input": "pairs", "per": "all", "combine": "m:add"}
     found = planned(
         pairs=PAIRS,
@@ -151,7 +151,7 @@ def test_a_broadcast_says_what_it_holds_and_at_most_how_much() -> None:
 # -- estimates and widths ---------------------------------------------------------------------------------------------
 
 
-def test_what_a_stage_is_taken_to_leave_follows_from_what_it_reads() -> None:
+def test_estimated_size_of_a_stage_follows_from_its_input() -> None:
     total = {"type": "reduce", "input": "pairs", "per": "all", "combine": "m:add", "fanIn": 2}
     found = planned(pairs=mapped({"range": 512, "partitions": 9}), out=total)
     levels = ("out.leaves", "out.level1", "out.level2", "out")

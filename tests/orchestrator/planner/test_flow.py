@@ -27,7 +27,7 @@ def test_an_edge_costs_by_its_producers_and_their_parts(partitions: int | None, 
     assert f"predicted {seconds}.0 s directly" in found["groups"].reasons[-1]
 
 
-def test_what_is_read_whole_is_one_part_of_each_producer() -> None:
+def test_input_read_whole_is_one_part_of_each_producer() -> None:
     stages = {"pairs": {**PAIRS, "input": FOUR}, "all": {"type": "broadcast", "input": "pairs"}}
     found = segments(plan(stages, site=PEERS))
     assert found["pairs"].tail == Keep()
@@ -88,7 +88,7 @@ def test_a_computed_number_keeps_to_the_bounds_of_a_written_one(stage: dict[str,
         mapped(FOUR, toleratedFailures=1, failedItems={"uri": NONE}),
     ],
 )
-def test_a_place_that_nobody_gave_is_no_folder_of_that_name(stage: dict[str, Any], given: str | None) -> None:
+def test_missing_place_is_not_read_as_a_folder_of_that_name(stage: dict[str, Any], given: str | None) -> None:
     with pytest.raises(UsageError, match="and a text is needed here"):
         plan({"a": stage}, inputs={"none": {"type": "uri"}}, given={"none": given})
 
@@ -96,14 +96,14 @@ def test_a_place_that_nobody_gave_is_no_folder_of_that_name(stage: dict[str, Any
 FEW = {"few": {"type": "integer"}, "more": {"type": "integer"}}
 
 
-def test_a_list_that_nobody_gave_is_told_by_its_name() -> None:
+def test_missing_list_is_reported_by_its_name() -> None:
     with pytest.raises(UsageError, match="the input 'few' has no value, and a stage reads it") as refused:
         plan({"a": mapped("inputs.few")}, inputs={"few": {"type": "list"}}, given={"few": None})
     assert refused.value.hint == "Give it: -i few=..."
 
 
 @pytest.mark.parametrize("template", ["${{ inputs.few + 1 }}", "${{ inputs.few + inputs.more }}"])
-def test_a_template_over_an_input_that_nobody_gave_names_both(template: str) -> None:
+def test_template_over_a_missing_input_names_both(template: str) -> None:
     with pytest.raises(UsageError) as refused:
         plan({"a": mapped({"range": template})}, inputs=FEW, given={"few": None, "more": 1})
     assert str(refused.value) == f"{template}: expected a number, got null\n  Give it: -i few=..."

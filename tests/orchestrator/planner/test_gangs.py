@@ -29,7 +29,7 @@ def test_two_gangs_are_not_one() -> None:
     assert [segment.stages for segment in found.values()] == [("a",), ("b",)]
 
 
-def test_cutting_for_a_gang_is_no_gang() -> None:
+def test_partitioning_for_a_gang_is_not_a_gang_itself() -> None:
     found = segments(plan({"a": mapped({"range": 8}, batch={"maxBytes": "1KiB"}, gang=4)}))
     assert {name: segment.policy.gang for name, segment in found.items()} == {"a.cut": 0, "a": 4}
 

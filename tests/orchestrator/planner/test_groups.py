@@ -34,7 +34,7 @@ def said(count: int, size: str) -> str:
         (2, 0, {}, 5_000, ()),
     ],
 )
-def test_what_is_wide_or_may_be_runs_in_groups_unless_it_is_judged_as_a_whole(
+def test_possibly_wide_stage_runs_in_groups_unless_it_is_judged_as_a_whole(
     drivers: int, partitions: int, more: dict[str, Any], group: int, reasons: tuple[str, ...]
 ) -> None:
     segment = Segment("a", ("a",), ItemsFeed((), ()), (), Keep(), Policy(), partitions=partitions, reasons=("why",))

@@ -48,7 +48,7 @@ def test_a_map_of_partitions_says_all_that_was_written(whole: bool) -> None:
         ("0.5%", Tolerance(percent=0.5), ("a: toleratedFailures 0.5%",)),
     ],
 )
-def test_what_is_tolerated_is_with_the_segment_and_said_where_results_depend_on_it(
+def test_tolerance_is_in_the_segment_and_shown_where_results_depend_on_it(
     given: Any, known: Tolerance, inexact: tuple[str, ...]
 ) -> None:
     found = plan({"a": mapped(SOURCE, toleratedFailures=given)})
@@ -70,7 +70,7 @@ def test_where_failed_items_go_is_an_absolute_place() -> None:
         ({"maxItems": 5, "maxBytes": "9B"}, Cut(5, 9)),
     ],
 )
-def test_what_is_cut_again_is_cut_where_it_is_used_and_says_so(batch: dict[str, Any], cut: Cut) -> None:
+def test_rebatched_data_is_cut_at_its_reader_with_a_note(batch: dict[str, Any], cut: Cut) -> None:
     source = {"uri": "in/*.txt", "format": "text"}
     found = segments(plan({"a": mapped(source, batch=batch, executor="isolated")}, site=ASSUMED))
     assert found["a.cut"].tail == cut

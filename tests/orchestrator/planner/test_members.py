@@ -66,7 +66,7 @@ def test_few_tasks_that_exchange_nothing_are_calls() -> None:
     )
 
 
-def test_what_others_read_goes_through_the_store() -> None:
+def test_data_read_by_other_executors_goes_through_the_store() -> None:
     stages = shuffled() | {"here": mapped("pairs", executor="local")}
     found = segments(plan(stages, site()))
     assert where(found["pairs"])[1] == "store"
@@ -91,7 +91,7 @@ def test_blocks_go_through_the_store_where_members_cannot_hold_them(
     assert any(why in reason for reason in found.reasons)
 
 
-def test_blocks_go_through_the_store_where_a_reader_works_for_longer_than_members_stay() -> None:
+def test_blocks_go_through_the_store_when_a_reader_outlasts_the_members() -> None:
     """Only members can read the blocks that members hold, and a call is not a member."""
     stages = shuffled()
     stages["sums"]["timeout"] = "870s"
@@ -126,7 +126,7 @@ def test_loops_of_functions_only_keep_their_blocks_with_members() -> None:
 TOTAL = {"type": "reduce", "per": "all", "uses": "m:f"}
 
 
-def test_who_reads_what_members_hold_of_a_loop_is_one_of_them() -> None:
+def test_reader_of_loop_data_held_by_members_is_a_member() -> None:
     """Even with few partitions: inside the loop, if it reads a state or outer data, and after the loop."""
     body = {
         "far": {**TOTAL, "input": "state.x"},

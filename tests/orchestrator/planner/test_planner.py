@@ -95,7 +95,7 @@ def test_adjacent_maps_are_one_segment() -> None:
         ({"when": "1 < 2"}, "b has a condition"),
     ],
 )
-def test_what_keeps_maps_apart_is_told(setting: dict[str, Any], reason: str) -> None:
+def test_plan_explains_unfused_maps(setting: dict[str, Any], reason: str) -> None:
     found = plan({"a": mapped(SOURCE), "b": mapped("a", **setting)})
     assert stages_of(found) == {"a": ("a",), "b": ("b",)}
     assert f"b is apart from a: {reason}" in segments(found)["b"].reasons
@@ -196,7 +196,7 @@ def test_needs_on_a_stage_after_the_producer_keeps_them_apart() -> None:
     assert segments(found)["b"].after == ("total",)
 
 
-def test_what_a_node_waits_for_stands_before_it() -> None:
+def test_node_is_listed_after_its_dependencies() -> None:
     """Although it is planned later: `first` was left open for `last` to join."""
     stages = {"first": mapped(SOURCE), "aside": mapped(SOURCE, needs=["first"])}
     found = plan({**stages, "last": mapped("first", needs=["aside"])})
@@ -294,7 +294,7 @@ def test_needs_on_the_producer_itself_keeps_them_apart() -> None:
     assert set(segments(found)) == {"a", "b"}
 
 
-def test_every_node_stands_after_what_it_waits_for() -> None:
+def test_every_node_is_listed_after_its_dependencies() -> None:
     stages = {"late": mapped("early"), "counts": COUNTS, "groups": GROUPS, "early": mapped(SOURCE), "pairs": PAIRS}
     order = [node.id for node in plan(stages).graph.nodes]
     for node in plan(stages).graph.nodes:
@@ -367,7 +367,7 @@ def test_shuffle_of_several_inputs_of_unknown_width_must_say_its_own() -> None:
         plan(stages)
 
 
-def test_sort_is_done_by_whoever_reads_the_shuffle() -> None:
+def test_reader_of_a_shuffle_sorts_it() -> None:
     stages = {"pairs": PAIRS, "groups": {**GROUPS, "sort": True}, "wait": {"type": "barrier", "input": "groups"}}
     found = segments(plan({**stages, "counts": {**COUNTS, "input": "wait"}}))
     assert [type(op) for op in found["counts"].ops] == [Sort, Reduce]
@@ -494,7 +494,7 @@ def test_retry_is_taken_whole_from_where_it_is_set() -> None:
     assert (found.maximum_attempts, found.initial_interval) == (2, 0.2)
 
 
-def test_what_must_not_be_repeated_has_one_attempt_whatever_the_defaults() -> None:
+def test_non_idempotent_stage_has_one_attempt_for_all_defaults() -> None:
     found = policy({"idempotent": False}, defaults={"retry": {"maximumAttempts": 5}})
     assert (found.maximum_attempts, found.idempotent) == (1, False)
 

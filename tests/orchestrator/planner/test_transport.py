@@ -69,7 +69,7 @@ def test_what_shares_no_memory_leaves_its_blocks_in_the_store() -> None:
     ),
     st.sampled_from([ONE, MANY, APART]),
 )
-def test_what_was_asked_for_is_done_where_it_can_be(edge: Edge, site: Site) -> None:
+def test_requested_transport_is_used_when_it_is_possible(edge: Edge, site: Site) -> None:
     place, reason = choose_place(edge, LOCAL, site)
     assert reason
     if edge.exchange == "storage" or site is APART:
@@ -92,7 +92,7 @@ def test_a_prediction_is_requests_over_slots_and_bytes_over_rate() -> None:
     assert predict(Edge(1000, targets=3), 0, figures) == (3 * 0.5 + 2, (3 + 1) * 1.0 + 1)
 
 
-def test_limits_belong_to_what_is_within_them() -> None:
+def test_limit_includes_its_own_value() -> None:
     assert choose_place(Edge(100 * MIB), LOCAL, ONE)[0] == "host"
     assert choose_place(Edge(100 * MIB + 1), LOCAL, ONE)[0] == "store"
     assert choose_place(EDGE, LOCAL, msgspec.structs.replace(MANY, lost_hosts=UNRELIABLE - 1))[0] == "host"
@@ -107,22 +107,22 @@ def test_limits_belong_to_what_is_within_them() -> None:
     ("estimate", "said"),
     [(1023, "1023 B"), (1024, "1 KiB"), (90 * MIB, "90 MiB"), (2**31, "2 GiB"), (3 * 2**40, "3.0 TiB")],
 )
-def test_sizes_are_said_in_a_unit_that_suits_them(estimate: int, said: str) -> None:
+def test_sizes_are_printed_in_a_suitable_unit(estimate: int, said: str) -> None:
     roomy = msgspec.structs.replace(ONE, host_budget=2**50)
     _, reason = choose_place(Edge(estimate), LOCAL, roomy)
     assert reason == f"about {said} fits shared memory and every worker is on this host"
 
 
-def test_what_does_not_fit_beside_each_other_is_said_of_one_host_only() -> None:
+def test_memory_conflict_is_reported_for_a_single_host_only() -> None:
     assert "there is room for 100 MiB" in crowding(100 * MIB + 1, ONE)
     assert [crowding(100 * MIB, ONE), crowding(100 * MIB + 1, MANY)] == ["", ""], "it holds them; or hosts share them"
 
 
-def test_a_size_that_nobody_knows_is_not_said() -> None:
+def test_unknown_size_is_not_printed() -> None:
     place, reason = choose_place(Edge(0), LOCAL, ONE)
     assert (place, "their size shows when it runs" in reason, "0 B" in reason) == ("host", True, False)
 
 
-def test_short_times_are_said_in_milliseconds() -> None:
+def test_short_times_are_printed_in_milliseconds() -> None:
     quick = msgspec.structs.replace(MANY, figures=Figures(0.0, 10 * MIB / 0.999, 0.0, 10 * MIB / 0.0125))
     assert "predicted 12.5 ms directly, 999.0 ms through the store" in choose_place(EDGE, LOCAL, quick)[1]

@@ -73,7 +73,7 @@ def test_a_stage_runs_though_its_reader_is_skipped_because_of_another_one(reader
     assert "a" not in segments(plan({**stages, "x": mapped(SOURCE)}, **GO)), "otherwise they are one"
 
 
-def test_a_shuffle_that_may_be_skipped_is_not_gathered_for_one_that_reads_it_beside_another() -> None:
+def test_skippable_shuffle_is_not_gathered_for_a_reader_with_two_inputs() -> None:
     groups = {"type": "shuffle", "by": "key", "partitions": 2}
     first, both = {**groups, "input": SOURCE, "when": "inputs.go"}, {**groups, "input": ["a", "first"]}
     assert set(segments(plan({"a": mapped(SOURCE), "first": first, "both": both}, **GO))) == {
@@ -150,7 +150,7 @@ def _is_told(kind: str, stages: Mapping[str, Any], other: str) -> bool:
 
 @examples(400)
 @given(documents())
-def test_every_plan_comes_to_its_end_with_every_stage_that_is_not_skipped_and_no_other(document: Document) -> None:
+def test_every_plan_ends_after_exactly_its_unskipped_stages(document: Document) -> None:
     stages, reads = document
     found = plan(stages, **GO)
     ended, started = run_to_end(found)
@@ -188,7 +188,7 @@ def test_what_brings_a_stage_its_input_waits_and_is_skipped_as_the_stage(node: s
     assert run_to_end(found) == (True, {"first"})
 
 
-def test_the_data_that_a_loop_begins_with_is_read_where_stages_run_and_as_defaults_say() -> None:
+def test_initial_data_of_a_loop_is_read_on_the_stages_executor_with_defaults() -> None:
     defaults = {"executor": "isolated", "retry": {"maximumAttempts": 7}}
     given: dict[str, Any] = {"inputs": DATA, "given": {"data": SOURCE}}
     policy = segments(plan({"a": BRINGING["a.x"]}, defaults=defaults, **given))["a.x"].policy
@@ -202,7 +202,7 @@ def test_reading_may_be_repeated_though_the_stage_may_not(node: str) -> None:
 
 
 @pytest.mark.parametrize("cache", [False, True])
-def test_files_of_what_may_be_skipped_are_no_matter_before_the_run(cache: bool, tmp_path: Path) -> None:
+def test_files_of_a_skippable_stage_are_not_checked_before_the_run(cache: bool, tmp_path: Path) -> None:
     """This also holds if it is skipped because of its input, and if another segment writes the files."""
     (tmp_path / "_owner.json").write_text('{"run": "other"}')
     written = mapped("a", cache=cache, output={"uri": str(tmp_path), "format": "jsonl"})
@@ -246,7 +246,7 @@ OPTIONAL: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("stage", OPTIONAL.values(), ids=list(OPTIONAL))
-def test_a_stage_that_is_skipped_with_these_inputs_needs_none_of_what_it_would_read(stage: dict[str, Any]) -> None:
+def test_stage_skipped_by_the_given_inputs_needs_none_of_its_files(stage: dict[str, Any]) -> None:
     stages = {"first": mapped(SOURCE), "a": {**stage, "when": "has(inputs.extra)"}}
     found = plan(stages, given=NOTHING, **EXTRA)
     assert run_to_end(found) == (True, {"first"})
@@ -256,7 +256,7 @@ def test_a_stage_that_is_skipped_with_these_inputs_needs_none_of_what_it_would_r
 
 
 def test_a_stage_that_is_skipped_with_these_inputs_needs_no_place_to_write_to() -> None:
-    """Without the condition it is refused (see `test_a_place_that_nobody_gave_is_no_folder_of_that_name`)."""
+    """Without the condition it is refused (see `test_missing_place_is_not_read_as_a_folder_of_that_name`)."""
     place = {"uri": "${{ inputs.extra }}"}
     a = mapped(SOURCE, output={**place, "format": "jsonl"}, toleratedFailures=1, failedItems=place)
     found = plan({"first": mapped(SOURCE), "a": {**a, "when": "has(inputs.extra)"}}, given=NOTHING, **EXTRA)
@@ -287,7 +287,7 @@ def test_an_excuse_ends_with_the_stage_that_has_it() -> None:
         plan({**stages, "b": mapped(OPTIONAL["no file"]["input"], needs=["a"])}, given=NOTHING, **EXTRA)
 
 
-def test_what_the_plan_cannot_know_is_no_excuse() -> None:
+def test_unknown_condition_does_not_excuse_a_missing_file() -> None:
     waits = mapped(SOURCE, metrics={"n": "sum"})
     for when in ("stages.first.metrics.n > 1", "inputs.extra > 1", "1 < 2"):
         with pytest.raises(UsageError, match="no file matches"):

@@ -60,7 +60,7 @@ def failed(breaking: Breaking, tmp_path: Path) -> Broken:
         ("aside", {"aside", "last"}),
     ],
 )
-def test_exactly_a_stage_and_what_comes_after_it_runs_again(failed: Broken, stage: str, again: set[str]) -> None:
+def test_exactly_a_stage_and_its_successors_rerun(failed: Broken, stage: str, again: set[str]) -> None:
     assert set(back(failed, stage)) == again
     found, done = failed.go(resumption=2)
     assert segments(done) == again
@@ -68,7 +68,7 @@ def test_exactly_a_stage_and_what_comes_after_it_runs_again(failed: Broken, stag
     assert not [one for one, times in done.items() if times > 1]
 
 
-def test_what_was_taken_back_is_committed_once_and_stays(failed: Broken) -> None:
+def test_reset_stage_is_committed_once_and_stays(failed: Broken) -> None:
     back(failed, "second")
     failed.go(resumption=2)
     found, done = failed.go(resumption=3)
@@ -180,7 +180,7 @@ def test_a_child_runs_again_as_a_whole_or_from_a_stage_of_it_on(
     assert not nested.go(resumption=3)[1]
 
 
-def test_the_run_of_a_child_that_began_anew_is_the_one_that_counts(nested: Broken) -> None:
+def test_restarted_child_run_is_the_current_one(nested: Broken) -> None:
     files = nested.engine(nested.executor).site.files(nested.run)
     assert files.children(["sub"]) == {"sub": [f"{nested.run}/sub"]}
     assert back(nested, "first") == ["first", "sub", "last"]

@@ -160,7 +160,7 @@ stages: {sub: {type: workflow, uses: ./counted.yaml, with: {log: "${{ inputs.log
 """
 
 
-def test_plan_and_rerun_see_what_is_cached_inside_a_child(desk: Desk) -> None:
+def test_plan_and_rerun_see_cached_results_of_a_child(desk: Desk) -> None:
     (desk.folder / "outer.yaml").write_text(OUTER)
     desk.write(WORDS.replace("(word, 1)", "(word, 3)"))
     given = ("outer.yaml", "-i", f"log={desk.folder}/log")
@@ -263,7 +263,7 @@ def test_resume_goes_on_with_what_failed_only_or_from_a_stage_on(desk: Desk) -> 
         assert "has succeeded already" in refused.err
 
 
-def test_gc_keeps_what_is_cached_and_what_others_took_over_as_long_as_they_need_it(desk: Desk) -> None:
+def test_gc_keeps_cached_results_as_long_as_a_run_needs_them(desk: Desk) -> None:
     desk.write(WORDS.replace("(word, 1)", "(word, 2)"))
     assert desk.go("lender") == 3
     assert desk.go("borrower") == 0

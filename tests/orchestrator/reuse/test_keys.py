@@ -189,11 +189,11 @@ def test_where_files_go_leaves_the_key_since_they_are_written_apart(stage: dict[
 
 
 @pytest.mark.parametrize("model", COUNTS, ids=lambda model: model.__name__)
-def test_of_every_key_of_the_language_it_is_said_whether_it_counts(model: type[MapStage]) -> None:
+def test_every_key_of_the_language_is_classified_for_the_cache(model: type[MapStage]) -> None:
     assert model.model_fields.keys() <= {*COUNTS[model], *ASIDE, *ELSEWHERE}
 
 
-def test_code_its_libraries_and_for_who_asks_the_name_of_the_workflow_count(tmp_path: Path) -> None:
+def test_cache_key_counts_code_libraries_and_a_requested_workflow_name(tmp_path: Path) -> None:
     code = {"units": {"m.py:f": "1"}, "versions": {"python": "3.12"}}
     known = {"m:f": {"code": code, "takes_context": True}}
     usual = key(PAIR, tmp_path, known)

@@ -58,7 +58,7 @@ def test_nothing_is_replaced_in_a_run_that_is_whole(failed: Broken) -> None:
 
 
 @pytest.mark.parametrize("kind", ["manifest", "closed", "result", ""])
-def test_damaged_objects_are_made_again_without_running_what_is_committed(failed: Broken, kind: str) -> None:
+def test_damaged_objects_are_rewritten_without_rerunning_committed_partitions(failed: Broken, kind: str) -> None:
     which = [name for name in derived(failed) if kind in name.split("/") or not kind]
     assert which
     damage(failed, *which)

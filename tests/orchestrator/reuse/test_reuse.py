@@ -222,7 +222,7 @@ def test_each_part_of_the_key_counts_for_its_stage(
     assert project.differs().get(stage, "") == reason
 
 
-def test_settings_are_told_by_the_keys_of_documents() -> None:
+def test_settings_are_named_by_the_keys_of_documents() -> None:
     for part in (MapRecords, MapPartition, Sort, Reduce, ToBroadcast, Sample, Cuts, Scatter, Merge, Cut):
         for field in {*part.__struct_fields__} - {"non_retryable"}:
             label = f"setting {field} of one"
@@ -240,7 +240,7 @@ def test_inputs_and_the_seed_are_part_of_the_key(project: Project) -> None:
     assert project.differs()["one"] == "seed: 0 -> 7"
 
 
-def test_a_changed_input_file_is_told_by_name(project: Project) -> None:
+def test_changed_input_file_is_named(project: Project) -> None:
     for name in ("a", "b"):
         (project.folder / f"{name}.txt").write_text(f"1{name}\n")
     source = {"uri": "*.txt", "format": "text"}
@@ -257,7 +257,7 @@ def test_a_changed_input_file_is_told_by_name(project: Project) -> None:
     assert project.differs()["one"] == f"input file {project.folder}/c.txt is new"
 
 
-def test_results_older_than_the_ttl_are_made_again(project: Project) -> None:
+def test_results_older_than_the_ttl_are_recomputed(project: Project) -> None:
     project.run()
     entries = Entries(project.store, project.harness.key)
     for key in entries.kept_keys():
@@ -279,7 +279,7 @@ def test_without_the_cache_everything_runs_and_is_kept_anew(project: Project) ->
 # -- results that are not cached ----------
 
 
-def test_a_stage_that_reads_what_is_not_cached_runs_each_time_and_so_does_what_follows(project: Project) -> None:
+def test_stage_after_an_uncached_stage_runs_each_time_with_its_successors(project: Project) -> None:
     document = changed(group={"cache": False})
     assert project.run(document) == {"one", "pairs", "group", "total", "lines"}
     assert project.run(document) == {"group", "total", "lines"}
@@ -319,7 +319,7 @@ def test_a_condition_is_judged_before_anything_is_taken_over(project: Project, l
 # -- blocks of other runs ----------
 
 
-def test_a_result_whose_blocks_are_gone_is_made_again(project: Project) -> None:
+def test_cached_result_without_its_blocks_is_recomputed(project: Project) -> None:
     project.run()
     first = project.lines()
     project.store.delete_prefix("runs/r1/blocks/total")
@@ -339,7 +339,7 @@ def test_results_outlive_the_shared_memory_that_they_were_made_in(
     assert project.run() == {"lines.out"}
 
 
-def test_a_third_run_takes_over_from_the_first_what_the_second_took_over(project: Project) -> None:
+def test_third_run_reuses_results_of_the_first_that_the_second_reused(project: Project) -> None:
     for _ in range(3):
         project.run()
     lent = [info.name for info in project.store.list("runs/r1/lent")]
@@ -364,7 +364,7 @@ def test_an_entry_that_gc_removes_at_the_same_moment_is_not_taken(
     assert list(project.store.list("runs/r1/lent"))
 
 
-def test_an_entry_that_somebody_else_wrote_is_not_taken(project: Project) -> None:
+def test_cache_entry_of_another_writer_is_ignored(project: Project) -> None:
     project.run()
     for info in list(project.store.list("cache")):
         data = bytearray(project.store.get(info.name))

@@ -42,7 +42,7 @@ def said(project: Project) -> Any:
     return [value for _, value in project.last.datasets["told"]]
 
 
-def test_who_is_told_where_another_stage_wrote_is_told_anew_when_that_is_elsewhere(project: Project) -> None:
+def test_reader_of_an_output_location_reruns_when_the_location_changes(project: Project) -> None:
     output = {"uri": "out/${{ run.id }}", "format": "jsonl"}
     written = document("${{ stages.one.output.uri }}", one={**COUNTS, "output": output})
     for run in ("r1", "r2"):
@@ -70,7 +70,7 @@ def test_a_value_is_another_one_where_its_stage_is_skipped(project: Project, bet
 
 
 @pytest.mark.parametrize("when", ["stages.loose.metrics.n == 5", "run.id != 'r9'"])
-def test_a_value_is_not_kept_where_nobody_knows_whether_its_stage_will_be_skipped(project: Project, when: str) -> None:
+def test_value_is_not_kept_while_it_is_unknown_whether_its_stage_is_skipped(project: Project, when: str) -> None:
     loose = {**COUNTS, "cache": False}
     given = document("${{ stages.one.metrics.n }}", loose=loose, one={**COUNTS, "when": when})
     assert project.run(given) == {"loose", "one", "told"}

@@ -54,7 +54,7 @@ def words_of(end: RunEnd, failure: str) -> str:
     return end.failure.message
 
 
-async def test_whatever_goes_wrong_ends_a_run_with_a_class(
+async def test_every_defect_ends_a_run_with_a_failure_class(
     here: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def defect(*_: Any) -> None:
@@ -121,7 +121,7 @@ async def test_a_run_that_rests_can_be_cancelled(here: Service, tmp_path: Path, 
         assert (await here.runs.end("resting")).state == "cancelled"
 
 
-async def test_a_driver_that_is_told_to_end_waits_for_no_run_that_rests(tmp_path: Path, resting: asyncio.Event) -> None:
+async def test_stopping_driver_does_not_wait_for_a_paused_run(tmp_path: Path, resting: asyncio.Event) -> None:
     async with asyncio.timeout(120), service(Home(tmp_path / "home")) as running:
         await rests(running, tmp_path, resting)
 
@@ -141,7 +141,7 @@ def test_a_report_that_temporal_would_not_take_is_a_problem() -> None:
 
 
 @pytest.mark.parametrize("character", ["a", '"', "\u4e2d", "\U0001f600"], ids=["plain", "quoted", "wide", "wider"])
-def test_what_was_done_before_leaves_room_for_the_last_report(character: str) -> None:
+def test_heartbeats_leave_room_for_the_last_report(character: str) -> None:
     """A character of a summary takes up to twelve bytes of a payload."""
     most = (PAYLOAD // 32 - 2) // (len(json.dumps(character)) - 2)
     small, large = NodeReport(summary=character * most), NodeReport(summary="a" * (PAYLOAD - 1000))

@@ -73,7 +73,7 @@ async def pending(handle: WorkflowHandle[Patient, None]) -> PendingActivityInfo:
     return found
 
 
-async def test_what_a_dead_embedded_driver_was_at_begins_again_at_once(
+async def test_work_of_a_dead_embedded_driver_restarts_at_once(
     here: Service, patient: WorkflowHandle[Patient, None]
 ) -> None:
     assert (await begin(here.client, IDENTITY)).attempt == 1
@@ -82,14 +82,14 @@ async def test_what_a_dead_embedded_driver_was_at_begins_again_at_once(
     assert (await pending(patient)).last_failure.application_failure_info.type == "worker lost"
 
 
-async def test_what_other_drivers_are_at_is_left_alone(here: Service, patient: WorkflowHandle[Patient, None]) -> None:
+async def test_work_of_other_drivers_is_left_alone(here: Service, patient: WorkflowHandle[Patient, None]) -> None:
     await begin(here.client, "another host's driver")
     await bury(here.client)
     found = await pending(patient)
     assert (found.state, found.attempt) == (PendingActivityState.PENDING_ACTIVITY_STATE_STARTED, 1)
 
 
-async def test_what_a_dead_driver_was_told_to_stop_has_stopped(
+async def test_stop_request_to_a_dead_driver_counts_as_done(
     here: Service, patient: WorkflowHandle[Patient, None]
 ) -> None:
     await begin(here.client, IDENTITY)

@@ -75,7 +75,7 @@ async def swept(host: HostFolder, runs: dict[str, About], monkeypatch: pytest.Mo
     return set(host.runs())
 
 
-async def test_blocks_go_when_their_run_has_succeeded_or_nobody_resumes_it(
+async def test_blocks_are_removed_when_their_run_succeeded_or_is_not_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host = HostFolder(tmp_path / "shared" / "host")

@@ -92,7 +92,7 @@ def test_two_hosts_share_a_stage_and_one_dies(tmp_path: Path) -> None:
 
 
 @pytest.mark.chaos
-def test_blocks_of_groups_that_a_host_took_with_it_are_made_again_by_groups(tmp_path: Path) -> None:
+def test_blocks_lost_with_a_host_are_recomputed_by_groups(tmp_path: Path) -> None:
     """Groups of a reader lose their input, and so do its producer's groups."""
     command = [sys.executable, str(Path(__file__).parents[1] / "small_groups.py"), "8"]
     gate, log = tmp_path / "gate", {"log": str(tmp_path / "log")}

@@ -45,7 +45,7 @@ def late(barriers: Barriers) -> None:
         barriers.wait("b", 2, 0.0)
 
 
-def test_who_waits_is_told_to_a_new_coordinator_until_the_barrier_is_passed(
+def test_waiting_members_are_reported_to_a_new_coordinator_until_the_barrier_opens(
     barriers: Barriers, said: list[FromMember]
 ) -> None:
     late(barriers)
@@ -65,7 +65,7 @@ def test_an_answer_to_another_wait_is_none(barriers: Barriers) -> None:
     late(barriers)
 
 
-def test_what_cannot_be_is_said_as_the_coordinator_says_it(barriers: Barriers) -> None:
+def test_invalid_barrier_has_the_error_of_the_coordinator(barriers: Barriers) -> None:
     late(barriers)
     barriers.heard(Refused("b", "others wait for 3 parties"))
     with pytest.raises(UsageError, match="others wait for 3 parties"):

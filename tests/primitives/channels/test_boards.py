@@ -66,7 +66,7 @@ STEPS = st.tuples(
 
 
 @given(steps=st.lists(STEPS, max_size=60))
-def test_all_pass_or_none_does_whoever_is_said_to_be_gone(steps: list[tuple[str, int, int]]) -> None:
+def test_all_members_pass_or_none_for_every_reported_loss(steps: list[tuple[str, int, int]]) -> None:
     """A member that was reported as lost, rightly or not, goes on."""
     with gang() as members, settled(0.0):
         boards = [member.open("epoch") for member in members]
@@ -94,7 +94,7 @@ def test_all_pass_or_none_does_whoever_is_said_to_be_gone(steps: list[tuple[str,
             assert not any(waits), "nobody waits for ever"
 
 
-def test_who_was_only_silent_does_not_pass_alone() -> None:
+def test_silent_member_does_not_pass_alone() -> None:
     with gang() as members, settled(0.0):
         boards = [member.open("epoch") for member in members]
         for board in boards[:-1]:
@@ -108,7 +108,7 @@ def test_who_was_only_silent_does_not_pass_alone() -> None:
         assert {board.gone for board in boards} == {SIZE - 1}
 
 
-def test_nobody_gives_up_before_counts_are_seen_by_all_or_while_another_one_decides() -> None:
+def test_member_waits_until_all_see_the_counts_and_no_other_decides() -> None:
     with gang() as members, settled(1000.0):
         first, *others = [member.open("epoch") for member in members]
         for board in (first, *others[:-1]):
@@ -186,7 +186,7 @@ def edge_triggered(bell: Bell) -> Iterator[select.epoll]:
 
 
 @pytest.mark.parametrize("function", [functions.barriers, functions.barriers_without_a_bell])
-def test_nobody_passes_before_all_have_arrived(here: Place, function: Callable[[], list[float]]) -> None:
+def test_no_member_passes_before_all_have_arrived(here: Place, function: Callable[[], list[float]]) -> None:
     ended = here.run(SIZE, function)
     assert not [one for one in ended if one.error]
     for members in zip(*(one.value for one in ended), strict=True):
@@ -218,7 +218,7 @@ def test_a_stopped_member_that_goes_on_after_its_lease_ends_as_the_others_do(her
 
 
 @pytest.mark.parametrize("rounds", [0, 1])
-def test_who_arrives_after_others_were_told_of_a_loss_ends_as_they_do(here: Place, rounds: int) -> None:
+def test_late_member_ends_as_the_members_that_learned_of_a_loss(here: Place, rounds: int) -> None:
     members = here.start(3, functions.is_overtaken_by_a_loss, rounds)
     members[2].reached("here")
     members[1].reached("not there")
@@ -239,11 +239,11 @@ def test_a_deadline_says_how_many_are_there(here: Place) -> None:
     assert (ended.error, "1 of 2 members" in ended.message) == ("DeadlinePassed", True), ended
 
 
-def test_members_that_wait_for_different_numbers_are_told(here: Place) -> None:
+def test_members_that_wait_for_different_numbers_receive_an_error(here: Place) -> None:
     assert {"UsageError"} <= {one.error for one in here.run(3, functions.waits_with_other_parties, deadline=2.0)}
 
 
-def test_a_loss_is_told_by_the_coordinators_successor() -> None:
+def test_successor_of_the_coordinator_reports_a_loss() -> None:
     with coordinators.killable(RUN, KEY) as coordinator, place(coordinator.address) as there:
         members = there._replace(one_host=True).start(3, functions.is_told_of_a_loss_after_a_restart)
         for process in members:
@@ -262,7 +262,7 @@ def test_a_loss_is_told_by_the_coordinators_successor() -> None:
 
 
 @pytest.mark.parametrize("breaks", [False, True])
-def test_who_has_left_a_channel_arrives_once_the_coordinator_knows(
+def test_departed_member_counts_as_arrived_after_the_coordinator_knows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, breaks: bool
 ) -> None:
     """Otherwise others could pass, and join the channel again before this member has left it."""

@@ -110,7 +110,7 @@ def check_causes(log: Log, name: str, survivors: set[str]) -> None:
 
 
 @given(st.integers(1, 8), st.integers(1, 4), st.integers(1, 3), st.lists(st.integers(0, 1 << 16), max_size=200))
-def test_everybody_gets_everything_once_and_in_causal_order(
+def test_every_member_gets_every_value_once_and_in_causal_order(
     members: int, fan_out: int, sends: int, choices: list[int]
 ) -> None:
     log = Log()
@@ -135,7 +135,7 @@ moves = st.lists(
 
 @given(st.integers(2, 7), st.integers(1, 3), moves)
 @settings(deadline=None)
-def test_survivors_agree_on_what_was_sent_whoever_comes_and_fails(
+def test_survivors_agree_on_the_sent_values_despite_joins_and_failures(
     members: int, sends: int, moves: list[tuple[str, int]]
 ) -> None:
     log = Log()
@@ -174,7 +174,7 @@ def receive_all(count: int, early: Collection[int]) -> Callable[[Net, Sim[Broadc
 @given(st.integers(2, 12), st.integers(1, 3), st.integers(1, 2), st.sets(st.integers(1, 11)), st.integers(0, 1 << 30))
 @example(4, 1, 1, set(), 10)
 @example(4, 1, 1, {1, 2}, 364)
-def test_members_that_leave_at_once_leave_nobody_without_a_value(
+def test_no_member_misses_a_value_when_several_leave_at_once(
     members: int, fan_out: int, count: int, early: set[int], seed: int
 ) -> None:
     net: Net = Network(lambda name: Broadcast("c", name), receive_all(count, early))
@@ -185,7 +185,7 @@ def test_members_that_leave_at_once_leave_nobody_without_a_value(
 
 
 @pytest.mark.parametrize("lost", range(7))
-def test_a_loss_is_told_once_to_everybody_who_waits(lost: int) -> None:
+def test_loss_is_reported_once_to_every_waiting_member(lost: int) -> None:
     told: list[tuple[str, tuple[str, ...]]] = []
 
     def program(net: Net, sim: Sim[Broadcast]) -> Program:
@@ -205,7 +205,7 @@ def test_a_loss_is_told_once_to_everybody_who_waits(lost: int) -> None:
     assert sorted(told) == sorted((name, (victim,)) for name in net.members if name != victim)
 
 
-def test_what_everybody_has_received_is_kept_no_longer() -> None:
+def test_values_that_all_members_received_are_dropped() -> None:
     log = Log()
     net = network(log, 5, 40)
     net.drain()

@@ -106,7 +106,7 @@ def test_a_member_without_descriptors_looks_for_callers_again_but_not_at_once(
         member.close()
 
 
-def test_who_calls_somebody_that_was_at_this_address_before_is_sent_away(here: Place, tmp_path: Path) -> None:
+def test_call_to_the_former_member_of_an_address_is_refused(here: Place, tmp_path: Path) -> None:
     gang = Gang(here.address, RUN, "alone", 0, 1, one_host=here.one_host)
     member = Member(gang, KEY, Blocks(Store.open(f"file://{tmp_path}"), RUN))
     try:

@@ -28,7 +28,7 @@ def values(ended: list[Ended]) -> list[Any]:
 
 
 @pytest.mark.parametrize("size", [1, 2, 6])
-def test_the_sender_changes_and_everybody_gets_every_value(here: Place, size: int) -> None:
+def test_every_member_gets_every_value_when_the_sender_changes(here: Place, size: int) -> None:
     assert values(here.run(size, functions.broadcasts_in_turn)) == [list(range(size))] * size
 
 
@@ -48,7 +48,7 @@ def test_the_root_gets_the_fold_and_its_handler_too(here: Place, size: int) -> N
     assert [one for one in ended if one[0] is None] == [(None, None, [])] * (size - 1)
 
 
-def test_sums_made_in_memory_that_is_sent_are_those_of_their_round(here: Place) -> None:
+def test_sums_in_sent_memory_belong_to_their_round(here: Place) -> None:
     for own, sums in values(here.run(7, functions.repeated_sums)):
         assert own
         assert sums == [None] * 6 or sums == [7.0 * (1 + number) for number in range(6)]
@@ -62,18 +62,18 @@ def test_consumers_get_the_pieces_of_all_producers_in_order(here: Place, size: i
         assert arrays == [[rank, count]] * size
 
 
-def test_roles_say_who_gives_and_who_gets(here: Place) -> None:
+def test_roles_decide_which_members_give_and_get(here: Place) -> None:
     ended = values(here.run(4, functions.shuffles_by_role))
     assert ended == [[[0, 2], [0, 2]], None, [[1, 3], [1, 3]], None]
 
 
-def test_nobody_passes_a_barrier_before_all_have_arrived(here: Place) -> None:
+def test_no_member_passes_a_barrier_before_all_have_arrived(here: Place) -> None:
     rounds = zip(*values(here.run(4, functions.barriers)), strict=True)
     for members in rounds:
         assert max(arrived for arrived, _ in members) <= min(passed for _, passed in members)
 
 
-def test_a_member_that_computes_still_passes_on_what_others_wait_for(here: Place) -> None:
+def test_computing_member_still_forwards_values_for_others(here: Place) -> None:
     sender, inner, leaf = here.start(3, functions.computes_for_long)
     roles = {"sent": sender, "computing": inner}
     sender.reached("sent")
@@ -146,7 +146,7 @@ def test_rows_go_where_their_hashes_say() -> None:
 
 @pytest.mark.parametrize("consumers", [1, 2, 7, 8, 9, 16, 300, 70_000])
 @pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint64])
-def test_rows_keep_their_order_whatever_way_they_are_picked(consumers: int, dtype: type[Any]) -> None:
+def test_rows_keep_their_order_for_every_way_to_pick_them(consumers: int, dtype: type[Any]) -> None:
     rows = np.arange(-2_000, 2_000).reshape(-1, 2)
     hashes = (rows[:, 0] * 7919).astype(dtype)
     _, pieces = distribute(rows, lambda _: hashes, consumers)

@@ -97,7 +97,7 @@ def test_every_order_of_delivery_gives_one_result_for_each_round(
 
 
 @given(st.integers(1, 12), st.integers(1, 3), st.integers(1, 2), st.integers(0, 1 << 30))
-def test_members_that_all_leave_at_once_leave_nobody_behind(members: int, fan_out: int, rounds: int, seed: int) -> None:
+def test_no_member_waits_when_all_leave_at_once(members: int, fan_out: int, rounds: int, seed: int) -> None:
     log = Log()
     net = network(log, members, rounds, fan_out)
     net.race(seed)
@@ -133,7 +133,7 @@ moves = st.lists(
 
 @given(st.integers(2, 7), st.integers(1, 4), st.sampled_from(["fail", "go on"]), moves)
 @settings(deadline=None)
-def test_members_come_go_and_fail_and_nobody_waits_for_ever(
+def test_no_member_waits_for_ever_when_members_come_go_and_fail(
     members: int, rounds: int, on_loss: OnLoss, moves: list[tuple[str, int]]
 ) -> None:
     log = Log()

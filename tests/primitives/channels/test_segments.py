@@ -157,7 +157,7 @@ def test_a_process_that_dies_looks_no_more(host: HostFolder, writer: Segments) -
     assert inode(host, "c") == first
 
 
-def test_what_is_kept_is_bounded_and_given_back_when_memory_is_full(
+def test_kept_segments_are_bounded_and_released_when_memory_is_full(
     host: HostFolder, writer: Segments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = [f"n{number}" for number in range(8)]
@@ -178,7 +178,7 @@ def test_what_is_kept_is_bounded_and_given_back_when_memory_is_full(
     assert [path.name for path in host.root.iterdir()] == ["larger"]
 
 
-def test_what_others_have_still_to_get_stays_when_its_writer_ends(host: HostFolder, reader: Segments) -> None:
+def test_unread_segment_stays_when_its_writer_ends(host: HostFolder, reader: Segments) -> None:
     writer, descriptors = Segments(host), len(os.listdir("/proc/self/fd"))
     put(writer, "a", 1)
     writer.take_back("a")
@@ -192,7 +192,7 @@ def test_what_others_have_still_to_get_stays_when_its_writer_ends(host: HostFold
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
-def test_a_removed_run_is_no_obstacle(host: HostFolder, writer: Segments, reader: Segments) -> None:
+def test_segments_of_a_removed_run_do_not_matter(host: HostFolder, writer: Segments, reader: Segments) -> None:
     put(writer, "run/a", 1)
     writer.take_back("run/a")
     host.delete_run("run")
@@ -207,7 +207,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_whatever_is_written_and_looked_at_no_view_changes(steps: list[tuple[str, int, int]]) -> None:
+def test_no_view_changes_for_any_order_of_writes_and_reads(steps: list[tuple[str, int, int]]) -> None:
     root = SHARED_MEMORY / f"treadle-test-{os.urandom(6).hex()}"
     host = HostFolder(root / "host")
     writer, reader = Segments(host), Segments(host)

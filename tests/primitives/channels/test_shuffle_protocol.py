@@ -104,7 +104,7 @@ roles = st.lists(st.sampled_from(["both", "both", "producer", "consumer"]), min_
 
 
 @given(roles, st.integers(1, 3), st.lists(st.integers(0, 1 << 16), max_size=200))
-def test_every_consumer_gets_every_piece_whatever_overtakes_what(
+def test_every_consumer_gets_every_piece_in_any_order_of_arrival(
     roles: list[str], rounds: int, choices: list[int]
 ) -> None:
     log = Log()
@@ -128,7 +128,7 @@ def test_every_consumer_gets_every_piece_whatever_overtakes_what(
 
 
 @given(roles, st.integers(1, 2), st.integers(0, 1 << 30))
-def test_members_that_all_leave_at_once_leave_nobody_behind(roles: list[str], rounds: int, seed: int) -> None:
+def test_no_member_waits_when_all_leave_at_once(roles: list[str], rounds: int, seed: int) -> None:
     log = Log()
     net = network(log, roles, rounds)
     net.race(seed)
@@ -150,7 +150,7 @@ moves = st.lists(
 
 @given(st.integers(2, 6), st.integers(1, 3), st.sampled_from(["fail", "go on"]), moves)
 @settings(deadline=None)
-def test_members_come_and_fail_and_nobody_waits_for_ever(
+def test_no_member_waits_for_ever_when_members_come_and_fail(
     members: int, rounds: int, on_loss: OnLoss, moves: list[tuple[str, int]]
 ) -> None:
     log = Log()

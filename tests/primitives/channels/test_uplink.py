@@ -20,7 +20,7 @@ IDS = ["no MessagePack", "a part is missing", "too deep"]
 
 
 @pytest.mark.parametrize("nonsense", NO_MESSAGES, ids=IDS)
-def test_what_is_no_message_of_a_coordinator_costs_the_connection_only(nonsense: bytes) -> None:
+def test_malformed_coordinator_message_costs_the_connection_only(nonsense: bytes) -> None:
     introductions: list[FromMember] = []
     heard: list[ToMember] = []
 

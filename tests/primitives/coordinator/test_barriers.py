@@ -37,7 +37,7 @@ def broken(member: str, generation: int, *lost: str) -> list[tuple[str, m.ToMemb
     return [(member, m.Broken("b", generation, lost))]
 
 
-def test_a_party_that_is_ahead_releases_only_those_that_wait() -> None:
+def test_party_that_is_ahead_releases_only_waiting_parties() -> None:
     desk = Desk()
     assert desk.wait("a", 4) == []
     assert desk.wait("b", 5) == [("a", m.Released("b", 4))]
@@ -56,7 +56,7 @@ def test_a_party_that_is_behind_is_let_through_and_does_not_count_as_waiting() -
     assert len(desk.wait("b", 4, parties=2)) == 2
 
 
-def test_nobody_waits_for_a_generation_that_cannot_have_come() -> None:
+def test_wait_for_an_impossible_generation_is_refused() -> None:
     desk = Desk()
     desk.wait("a", 1)
     for member, generation in (("a", 2), ("b", 3), ("a", -1)):
@@ -65,7 +65,7 @@ def test_nobody_waits_for_a_generation_that_cannot_have_come() -> None:
     assert desk.barriers.count("b") == (1, 3)
 
 
-def test_whoever_comes_to_a_broken_barrier_hears_it_and_becomes_no_party() -> None:
+def test_member_at_a_broken_barrier_learns_of_it_and_does_not_become_a_party() -> None:
     desk = Desk()
     for party in "ab":
         desk.wait(party)
@@ -78,7 +78,7 @@ def test_whoever_comes_to_a_broken_barrier_hears_it_and_becomes_no_party() -> No
     assert desk.wait("c") == broken("c", 0, "a", "b")
 
 
-def test_a_lost_party_that_comes_back_is_told_though_all_parties_are_known() -> None:
+def test_returning_lost_party_is_notified_even_if_all_parties_are_known() -> None:
     desk = Desk()
     for party in "ab":
         desk.wait(party, parties=2)
@@ -141,7 +141,7 @@ def test_a_broken_one_makes_no_room() -> None:
     assert desk.wait("b", 1, parties=2) == broken("b", 1, "a")
 
 
-def test_who_asks_for_an_answer_again_still_waits_where_it_waited() -> None:
+def test_repeated_request_keeps_its_place_at_the_barrier() -> None:
     desk = Desk()
     for party in "ab":
         desk.wait(party, parties=2)

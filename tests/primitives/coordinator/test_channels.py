@@ -21,7 +21,7 @@ def lost_by(found: list[Any]) -> dict[str, tuple[str, ...]]:
     return {name: view.lost for name, view in found if isinstance(view, m.View)}
 
 
-def test_who_leaves_a_channel_stays_a_member_and_is_not_named() -> None:
+def test_member_that_leaves_a_channel_stays_a_member_and_is_not_named() -> None:
     bench = Bench()
     bench.gang(3)
     for _ in range(2):
@@ -32,7 +32,7 @@ def test_who_leaves_a_channel_stays_a_member_and_is_not_named() -> None:
     assert bench.tick(5.0) == []
 
 
-def test_the_largest_number_of_parties_that_anybody_names_is_waited_for() -> None:
+def test_channel_waits_for_the_largest_named_number_of_parties() -> None:
     bench = Bench()
     for number, parties in enumerate((1, 3, 2)):
         bench.connect(number, f"m{number}")
@@ -40,7 +40,7 @@ def test_the_largest_number_of_parties_that_anybody_names_is_waited_for() -> Non
         assert len(bench.tick() if number else []) == 3 * (number == 2)
 
 
-def test_views_are_apart_by_what_they_cost_and_changes_are_gathered() -> None:
+def test_interval_of_views_grows_with_their_cost_and_changes_are_gathered() -> None:
     bench = spaced(0.1)
     bench.gang(4)
     for number in (1, 2):
@@ -63,7 +63,7 @@ def test_a_channel_settles_at_a_time_that_later_members_do_not_put_off() -> None
     assert {name: view.epoch for name, view in bench.tick(0.2)} == {"m0": 42, "m1": 42}
 
 
-def test_who_has_no_view_gets_a_whole_one_of_those_who_are_left() -> None:
+def test_member_without_a_view_gets_a_whole_view_of_the_remaining_members() -> None:
     bench = Bench()
     bench.gang(4)
     bench.say(3, m.Bye())
@@ -76,7 +76,7 @@ def test_who_has_no_view_gets_a_whole_one_of_those_who_are_left() -> None:
     assert (view.since, names(view), view.lost) == (0, ["m0", "m1"], ())
 
 
-def test_losses_are_told_to_those_who_did_not_hear_of_them_and_once() -> None:
+def test_losses_are_reported_once_to_members_that_do_not_know_them() -> None:
     bench = Bench()
     bench.gang(4)
     bench.cut(3)
@@ -129,7 +129,7 @@ def test_once_it_has_settled_a_channel_spaces_its_views() -> None:
     assert len(bench.tick(0.2)) == 1
 
 
-def test_who_missed_a_view_hears_of_the_losses_since_its_own_only() -> None:
+def test_member_that_missed_a_view_gets_only_losses_since_its_own() -> None:
     bench = Bench()
     bench.gang(4)
     bench.cut(3)
@@ -144,7 +144,7 @@ def test_who_missed_a_view_hears_of_the_losses_since_its_own_only() -> None:
     assert (view.lost, names(view)) == (("m2",), ["m0", "m1"])
 
 
-def test_a_member_that_comes_back_at_another_address_is_told_to_all() -> None:
+def test_new_address_of_a_returning_member_is_sent_to_all() -> None:
     bench = Bench()
     bench.gang(3)
     bench.cut(1)
@@ -159,7 +159,7 @@ def test_a_member_that_comes_back_at_another_address_is_told_to_all() -> None:
 
 
 @pytest.mark.parametrize("join", [m.Join("d", fan_out=0), m.Join("d", role="x" * 11), m.Join("d" * 11)])
-def test_what_no_channel_can_be_is_refused(join: m.Join) -> None:
+def test_impossible_channel_is_refused(join: m.Join) -> None:
     bench = Bench(limits=Limits(name=10))
     bench.connect(0, "m0")
     assert refused(bench.say(0, join))

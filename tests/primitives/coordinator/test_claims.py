@@ -139,7 +139,7 @@ def test_killed_member_is_replaced_by_the_last_and_named() -> None:
     ]
 
 
-def test_who_leaves_in_order_is_not_named() -> None:
+def test_member_that_leaves_in_order_is_not_named() -> None:
     bench = Bench()
     bench.gang(3)
     assert bench.say(1, m.Bye()) == [("m1", Close)]
@@ -190,7 +190,7 @@ def test_silent_member_is_lost_when_its_lease_ends() -> None:
     assert [view.lost for name, view in found if name == "m0"] == [("m1",)]
 
 
-def test_coordinator_that_stood_still_loses_nobody() -> None:
+def test_paused_coordinator_loses_no_member() -> None:
     bench = Bench()
     bench.gang(2)
     bench.now += 1000
@@ -262,7 +262,7 @@ def test_loss_of_a_party_breaks_the_barrier_for_good() -> None:
     assert waits(bench, 0, 1) == [("m0", m.Broken("b", 1, ("m1",)))]
 
 
-def test_release_that_got_lost_is_said_again() -> None:
+def test_lost_release_is_resent() -> None:
     bench = Bench()
     bench.gang(2)
     waits(bench, 0)
@@ -357,7 +357,7 @@ def test_task_of_a_lost_member_goes_to_the_next_and_its_late_result_is_refused()
     assert bench.say(1, m.Finished("t", again.epoch, b"r")) == [("m1", m.Accepted("t", again.epoch))]
 
 
-def test_task_for_one_member_waits_for_it_and_goes_to_nobody_else() -> None:
+def test_task_for_one_member_waits_for_it_and_goes_to_no_other() -> None:
     bench = Bench()
     bench.connect(0, "m0")
     bench.say(0, m.Take())
@@ -370,7 +370,7 @@ def test_task_for_one_member_waits_for_it_and_goes_to_nobody_else() -> None:
     assert Deliver("t", "m1", b"r") in bench.say(1, m.Finished("t", task.epoch, b"r"))
 
 
-def test_what_is_for_a_member_alone_comes_before_what_is_for_any() -> None:
+def test_task_for_one_member_comes_before_tasks_for_any() -> None:
     bench = Bench()
     bench.machine.offer("any", b"", bench.now)
     bench.machine.offer("own", b"", bench.now, "m0")
@@ -398,7 +398,7 @@ def test_task_for_one_member_goes_back_to_its_owner(end: str) -> None:
     assert not [one for one in found if isinstance(one, tuple) and isinstance(one[1], m.Task)], "nobody else gets it"
 
 
-def test_withdrawn_task_is_nobodys_and_its_holder_is_told() -> None:
+def test_withdrawn_task_has_no_holder_and_the_former_holder_is_notified() -> None:
     bench = Bench()
     bench.connect(0, "m0")
     for name, member in (("held", "m0"), ("own", "m0"), ("any", "")):
@@ -444,7 +444,7 @@ def test_task_is_offered_once() -> None:
         bench.machine.offer("t", b"", 0.0)
 
 
-def test_both_sides_are_told_to_dial_the_address_seen() -> None:
+def test_both_sides_get_the_seen_address_to_dial() -> None:
     bench = Bench()
     bench.gang(2)
     (_, one), (_, two) = bench.say(0, m.Reach("m1"))
@@ -461,7 +461,7 @@ def test_relay_reaches_connected_members_only() -> None:
     assert refused(bench.say(0, m.Reach("nobody")))
 
 
-def test_count_says_who_is_there() -> None:
+def test_count_lists_the_present_members() -> None:
     bench = Bench()
     bench.gang(2)
     waits(bench, 0)
@@ -494,7 +494,7 @@ def test_count_says_who_is_there() -> None:
     ],
     ids=lambda message: type(message).__name__,
 )
-def test_what_cannot_be_is_refused_and_changes_nothing(message: m.FromMember) -> None:
+def test_invalid_claim_is_refused_and_changes_nothing(message: m.FromMember) -> None:
     bench = Bench(limits=Limits(blocks=10))
     bench.gang(2)
     before = bench.machine.statistics()

@@ -26,7 +26,7 @@ def test_a_member_whose_connection_ends_has_its_grace_however_long_it_was_silent
     assert not bench.machine.present("m0")
 
 
-def test_a_member_that_comes_back_is_told_what_it_holds_and_gets_no_more_unasked() -> None:
+def test_returning_member_learns_its_tasks_and_gets_no_more_unasked() -> None:
     bench = Bench()
     bench.connect(0, "m0")
     bench.say(0, m.Take(2))
@@ -48,7 +48,7 @@ def test_a_broken_barrier_is_forgotten_in_time_though_parties_are_still_there() 
     assert bench.machine.statistics().barriers == 0
 
 
-def test_a_member_that_comes_and_goes_keeps_its_seat_for_the_grace_of_its_last_connection() -> None:
+def test_reconnecting_member_keeps_its_seat_for_the_grace_of_its_last_connection() -> None:
     bench = Bench()
     bench.gang(3)
     bench.cut(1)
@@ -59,7 +59,7 @@ def test_a_member_that_comes_and_goes_keeps_its_seat_for_the_grace_of_its_last_c
     assert {view.lost for _, view in bench.tick(0.2)} == {("m1",)}
 
 
-def test_what_comes_while_a_member_is_away_goes_to_one_that_is_there() -> None:
+def test_task_offered_while_a_member_is_away_goes_to_a_present_one() -> None:
     bench = Bench()
     bench.connect(0, "m0")
     bench.say(0, m.Take())
@@ -69,7 +69,7 @@ def test_what_comes_while_a_member_is_away_goes_to_one_that_is_there() -> None:
     assert [task.task for _, task in bench.say(1, m.Take())] == ["t"]
 
 
-def test_nobody_reaches_himself() -> None:
+def test_member_gets_no_route_to_itself() -> None:
     bench = Bench()
     bench.connect(0, "m0")
     assert refused(bench.say(0, m.Reach("m0")))

@@ -116,7 +116,7 @@ def quick(**known: Any) -> CoordinatorServer:
 @pytest.mark.parametrize(
     ("run", "why"), [("run-1", "does not hold the key of run run-1"), ("run-9", "asks for run 'run-9', which is not")]
 )
-async def test_who_does_not_prove_the_key_is_refused_before_anything_is_decoded(
+async def test_stranger_without_the_key_is_refused_before_decoding(
     run: str, why: str, monkeypatch: pytest.MonkeyPatch, ended: Callable[[], list[str]]
 ) -> None:
     decoded: list[bytes] = []
@@ -145,7 +145,7 @@ async def test_who_does_not_prove_the_key_is_refused_before_anything_is_decoded(
     ],
     ids=["no MessagePack", "text that is no UTF-8", "too deep"],
 )
-async def test_what_is_no_message_ends_its_connection_only(data: bytes, ended: Callable[[], list[str]]) -> None:
+async def test_malformed_message_ends_its_connection_only(data: bytes, ended: Callable[[], list[str]]) -> None:
     async with quick() as coordinator:
         one, two = await gang(coordinator.address, 2)
         one.say_bytes(data)
@@ -176,7 +176,7 @@ async def test_runs_do_not_see_each_other() -> None:
         assert (await one.hear(m.Counted)).present == 1
 
 
-async def test_barrier_of_64_releases_everybody_in_each_generation() -> None:
+async def test_barrier_of_64_releases_all_members_in_each_generation() -> None:
     async with quick() as coordinator:
         members = await gang(coordinator.address, 64)
         for generation in range(3):
@@ -255,7 +255,7 @@ async def test_off_loopback_it_is_encrypted_or_not_at_all(tmp_path: Path) -> Non
         assert len(await gang(coordinator.address, 2)) == 2
 
 
-async def test_who_does_not_speak_tls_is_forgotten_and_hinders_nobody(tmp_path: Path) -> None:
+async def test_stranger_without_tls_is_dropped_and_hinders_no_member(tmp_path: Path) -> None:
     pytest.importorskip("cryptography")
     from treadle.primitives.wire import tls_identity
 

@@ -41,7 +41,7 @@ def test_strangers_count_as_connections_until_they_go() -> None:
 
 
 @pytest.mark.parametrize("said", [("", ""), ("x" * 11, ""), ("m", "x" * 11), ("m", "", "x" * 11)])
-def test_who_says_too_much_of_itself_or_nothing_is_refused_and_closed(said: tuple[str, ...]) -> None:
+def test_stranger_with_an_oversized_or_no_introduction_is_refused_and_closed(said: tuple[str, ...]) -> None:
     bench = Bench(limits=Limits(name=10))
     bench.names[1] = "one"
     bench.machine.connected(1, bench.now)

@@ -38,7 +38,7 @@ class Desk:
         return next(message.epoch for _, message in self.told if isinstance(message, m.Task) and message.task == name)
 
 
-def test_a_member_gets_as_many_as_it_asked_for_and_whoever_asked_first_comes_first() -> None:
+def test_member_gets_as_many_tasks_as_it_asked_for_in_order_of_requests() -> None:
     desk = Desk()
     desk.tasks.take("a", 3)
     desk.tasks.take("b", 1)
@@ -49,7 +49,7 @@ def test_a_member_gets_as_many_as_it_asked_for_and_whoever_asked_first_comes_fir
     assert desk.given() == [("b", "5"), ("b", "6")]
 
 
-def test_who_asks_again_says_how_many_it_takes_now() -> None:
+def test_repeated_request_replaces_the_number_of_wanted_tasks() -> None:
     desk = Desk()
     desk.tasks.take("a", 3)
     desk.tasks.take("a", 0)
@@ -62,7 +62,7 @@ def test_who_asks_again_says_how_many_it_takes_now() -> None:
     assert desk.given() == [("a", "3")]
 
 
-def test_what_was_given_up_goes_behind_the_others_to_whoever_is_free() -> None:
+def test_returned_task_goes_behind_the_others_to_a_free_member() -> None:
     desk = Desk()
     desk.tasks.take("a", 1)
     desk.offer("12")
@@ -76,7 +76,7 @@ def test_what_was_given_up_goes_behind_the_others_to_whoever_is_free() -> None:
     assert not desk.returned
 
 
-def test_only_the_holder_gives_up_and_only_what_it_holds() -> None:
+def test_only_the_holder_returns_a_task() -> None:
     desk = Desk()
     desk.tasks.take("a", 1)
     desk.tasks.take("b", 1)
@@ -106,7 +106,7 @@ def test_tasks_of_a_lost_member_come_first_and_of_one_that_left_last(lost: bool,
     assert desk.given() == [], "should it come back, it holds nothing"
 
 
-def test_a_member_that_comes_back_is_reminded_of_what_it_holds_and_gets_no_more_unasked() -> None:
+def test_returning_member_is_reminded_of_its_tasks_and_gets_no_more_unasked() -> None:
     desk = Desk()
     desk.tasks.take("a", 3)
     desk.offer("12")
@@ -120,7 +120,7 @@ def test_a_member_that_comes_back_is_reminded_of_what_it_holds_and_gets_no_more_
     assert desk.given() == []
 
 
-def test_what_is_for_one_member_comes_in_order_and_as_it_has_room() -> None:
+def test_tasks_for_one_member_come_in_order_as_it_has_room() -> None:
     desk = Desk()
     desk.offer("123", member="a")
     desk.offer("9")

@@ -58,7 +58,7 @@ def test_a_claim_of_the_latest_view_comes_first_and_one_beyond_the_end_is_none()
     assert list(tree) == ["back", "x", "beyond", "last", "late", "nobody"]
 
 
-def test_a_seat_is_said_again_when_its_occupant_is_another_one_of_that_name() -> None:
+def test_seat_is_resent_when_its_new_occupant_has_the_same_name() -> None:
     tree = Tree()
     for name in "abc":
         tree.add(name)
@@ -74,7 +74,7 @@ def test_a_seat_is_said_again_when_its_occupant_is_another_one_of_that_name() ->
     assert tree.settle() == []
 
 
-def test_who_is_no_member_cannot_leave() -> None:
+def test_stranger_cannot_leave() -> None:
     with pytest.raises(KeyError):
         Tree().remove("nobody")
 

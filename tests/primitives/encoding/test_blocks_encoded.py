@@ -108,7 +108,7 @@ def test_pieces_go_to_the_store_when_shared_memory_is_full(tmp_path: Path, monke
     assert not list((tmp_path / "shm" / "test" / "r1").rglob("*0.1*"))
 
 
-def test_pieces_of_what_is_far_away_are_never_in_memory_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_of_a_remote_part_are_never_in_memory_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """A part is read in pieces when it does not fit into memory."""
     for module in (blocks_module, spool):
         monkeypatch.setattr(module, "AT_ONCE", 1000)
@@ -129,7 +129,7 @@ def test_pieces_of_what_is_far_away_are_never_in_memory_together(monkeypatch: py
     assert lengths == [slice.part.length]
 
 
-def test_what_was_spooled_is_checked_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spooled_part_is_checked_at_each_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks_module, "SPOOLED_FROM", 1)
     store = Store.open(f"memory://{uuid.uuid4()}")
     blocks = Blocks(store, "r1")

@@ -212,7 +212,7 @@ def test_a_truncated_or_extended_part_is_refused(data: st.DataObject, records: l
         ([1, 2], "list"),
     ],
 )
-def test_what_is_no_plain_array_is_refused_in_the_users_terms(array: Any, words: str) -> None:
+def test_unusual_array_is_refused_in_the_users_terms(array: Any, words: str) -> None:
     with pytest.raises(DataError, match=words):
         encode("array", array)
 

@@ -16,11 +16,11 @@ class Now(Struct):
 
 
 @pytest.mark.parametrize("data", [b"\xc1", b"", msgspec.msgpack.encode({"name": "x"}), msgspec.msgpack.encode([1])])
-def test_what_another_version_wrote_is_refused_with_its_name(data: bytes) -> None:
+def test_object_of_another_version_is_refused_with_its_name(data: bytes) -> None:
     with pytest.raises(CorruptError, match="runs/r/plan is not what this version of treadle writes") as refused:
         decoded(Now, "runs/r/plan", data)
     assert "one version of treadle" in refused.value.hint
 
 
-def test_what_a_later_version_added_is_passed_over() -> None:
+def test_fields_of_a_later_version_are_ignored() -> None:
     assert decoded(Now, "x", msgspec.msgpack.encode({"name": "a", "count": 1, "more": 2})) == Now("a", 1)

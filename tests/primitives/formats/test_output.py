@@ -121,7 +121,7 @@ def test_a_place_that_cannot_be_made_is_a_store_error(tmp_path: Path, place: str
         assert not caught.value.retryable
 
 
-def test_what_is_another_runs_is_told_before_it_is_claimed(uri: str) -> None:
+def test_output_of_another_run_is_reported_before_the_claim(uri: str) -> None:
     assert check_output(uri, "one") == []
     claim_output(uri, "one")
     assert check_output(uri, "one") == []
@@ -151,7 +151,7 @@ def test_output_without_a_marker_is_refused_too(uri: str, name: str) -> None:
         claim_output(uri, "r2")
 
 
-def test_replace_removes_what_a_run_wrote_and_nothing_else(uri: str) -> None:
+def test_replace_removes_only_files_of_a_run(uri: str) -> None:
     claim_output(uri, "r1")
     write_part(uri, 0, [b"x"], "txt")
     write_manifest(uri, {"run": "r1"})

@@ -82,7 +82,7 @@ def test_lines(place: str, format: Format, text: str, split: int, size: int, pac
 
 @many
 @given(text=texts.map("".join), split=sizes, size=sizes, packed=st.booleans())
-def test_lines_of_tables_are_those_of_lists(place: str, text: str, split: int, size: int, packed: bool) -> None:
+def test_lines_of_tables_equal_lines_of_lists(place: str, text: str, split: int, size: int, packed: bool) -> None:
     for one in splits(place, text.encode(), ReadOptions("text", gzip=packed, table=True), split):
         check(one, size)
         _, table = read_split(one)
@@ -91,7 +91,7 @@ def test_lines_of_tables_are_those_of_lists(place: str, text: str, split: int, s
 
 
 @pytest.mark.parametrize("size", [1, 100])
-def test_a_table_of_lines_that_are_no_utf_8_is_refused_with_the_place(place: str, size: int) -> None:
+def test_table_of_lines_outside_utf_8_is_refused_with_the_place(place: str, size: int) -> None:
     (split,) = splits(place, b"good\nalso\nb\xffd\n", ReadOptions("text", table=True))
     with pytest.raises(DataError, match=r"input is not UTF-8 at byte 11"):
         pieces(split, size)
@@ -110,7 +110,7 @@ def test_rows_with_line_ends_in_them(place: str, rows: list[list[str]], size: in
     assert [row for piece in pieces(one, size) for row in piece] == [{"x": x, "y": y} for x, y in rows]
 
 
-def test_who_gets_records_may_change_them_before_asking_for_more(place: str) -> None:
+def test_reader_may_change_records_before_it_asks_for_more(place: str) -> None:
     [one] = splits(place, b"x,y\n" + b"1,2\n" * 9, ReadOptions("csv"))
     found = 0
     for piece in read_pieces(one, 100)[1]:
@@ -206,7 +206,7 @@ def test_a_large_row_group_comes_a_few_rows_at_a_time(place: str) -> None:
     ],
 )
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
-def test_what_is_wrong_is_told_as_of_the_whole_after_what_comes_before(
+def test_error_has_its_position_in_the_whole_after_the_good_records(
     place: str, format: Format, data: bytes, message: str, packed: bool
 ) -> None:
     [one] = splits(place, data, ReadOptions(format, gzip=packed))
@@ -262,7 +262,7 @@ def test_gzip_of_several_members_is_read_as_one(place: str, format: Format) -> N
     assert sum(map(len, pieces(one, 100))) == 1003
 
 
-def test_a_disk_that_fails_is_no_broken_file_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_disk_is_not_reported_as_a_broken_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [one] = splits(tmp_path.as_uri(), parquet(pa.table({"a": [1]}), 1), ReadOptions("parquet"))
 
     def failing(*_: object, **__: object) -> None:
@@ -274,7 +274,9 @@ def test_a_disk_that_fails_is_no_broken_file_either(tmp_path: Path, monkeypatch:
     assert caught.value.retryable
 
 
-def test_a_table_that_needs_too_much_memory_is_no_broken_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_too_large_for_memory_is_not_reported_as_a_broken_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     [one] = splits(tmp_path.as_uri(), parquet(pa.table({"a": [1]}), 1), ReadOptions("parquet"))
 
     def refused(*_: object, **__: object) -> None:

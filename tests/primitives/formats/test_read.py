@@ -110,7 +110,7 @@ def test_truncated_gzip_is_refused_by_name(place: str, cut: int) -> None:
         _read(place, gzip.compress(b"many words " * 20)[:cut], ReadOptions("text", gzip=True))
 
 
-def test_what_is_not_gzip_is_refused_by_name(place: str) -> None:
+def test_file_that_is_not_gzip_is_refused_by_name(place: str) -> None:
     with pytest.raises(DataError, match="input is not sound gzip"):
         _read(place, b"plain text", ReadOptions("text", gzip=True))
 
@@ -285,7 +285,7 @@ def test_parquet_without_row_groups_is_one_empty_table(place: str) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1", b"no parquet at all", b"PAR1" + b"x" * 100 + b"PAR1"])
-def test_what_is_not_parquet_is_refused_by_name(place: str, data: bytes) -> None:
+def test_file_that_is_not_parquet_is_refused_by_name(place: str, data: bytes) -> None:
     with pytest.raises(DataError, match="input is not a sound Parquet file"):
         _splits(place, data, ReadOptions("parquet"), 100)
 

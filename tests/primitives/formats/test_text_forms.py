@@ -112,7 +112,7 @@ def test_npy_refuses_a_masked_array() -> None:
         encoded("array", np.ma.masked_array([1, 2], [False, True]), "npy")
 
 
-def test_a_column_is_no_key() -> None:
+def test_column_is_refused_as_a_key() -> None:
     with pytest.raises(DataError) as caught:
         canonical(FRAME["shop"])
     assert "per: partition" in caught.value.hint
@@ -126,5 +126,5 @@ def test_a_frame_is_a_table_without_unnamed_index_and_metadata() -> None:
 
 
 @pytest.mark.parametrize("value", [FRAME["shop"], [FRAME], {"a": 1}, "text", np.int64(1), np.array(1)])
-def test_other_values_are_no_partition(value: Any) -> None:
+def test_other_values_are_refused_as_a_partition(value: Any) -> None:
     assert as_partition(value) is None

@@ -80,7 +80,7 @@ def test_a_line_that_is_no_utf8_stays_among_the_records(tmp_path: Path, format: 
     assert len(found) == (3 if format == "csv" else 4)
 
 
-def test_lines_of_gzip_are_those_of_the_unpacked_file(tmp_path: Path) -> None:
+def test_lines_of_gzip_equal_the_unpacked_file(tmp_path: Path) -> None:
     path = written(tmp_path, gzip.compress(JSONL), "input.gz")
     assert [line for _, line in records(path, ReadOptions("jsonl", gzip=True, tolerate=True))] == [1, 3, 4, 5]
 

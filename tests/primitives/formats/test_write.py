@@ -244,9 +244,7 @@ def test_parquet_reads_back_as_written_and_twice_the_same(tmp_path: Path, record
     shape=st.lists(st.integers(0, 4), min_size=1, max_size=3).map(tuple),
     dtype=st.sampled_from(["<f8", ">i4", "?", "<U3", "M8[ns]"]),
 )
-def test_npy_reads_back_as_written_whatever_its_order_in_memory(
-    tmp_path: Path, shape: Sequence[int], dtype: str
-) -> None:
+def test_npy_reads_back_as_written_for_every_memory_order(tmp_path: Path, shape: Sequence[int], dtype: str) -> None:
     array = np.arange(math.prod(shape)).astype(dtype).reshape(shape)
     data = _encode("array", array, "npy")
     assert data == _encode("array", np.asfortranarray(array), "npy") == _encode("array", array[::-1][::-1], "npy")

@@ -23,7 +23,7 @@ def test_without_a_path_it_is_relayed_and_a_path_looked_for() -> None:
     assert asks(path=True).ask(1, "c", 0.0) == [Relay(1), Reach("c")]
 
 
-def test_what_is_elsewhere_too_waits_for_nothing() -> None:
+def test_request_for_a_block_held_elsewhere_does_not_wait() -> None:
     one = asks()
     assert one.ask(1, "b", 0.0, direct=True) == [Fail(1, "there is no path to it yet"), Reach("b")]
     one.opened("b", 1.0)
@@ -65,7 +65,7 @@ def test_a_path_is_not_silent_while_nothing_is_asked_for() -> None:
     assert one.tick(104.9) == []
 
 
-def test_what_is_relayed_stays_so_when_a_path_opens_and_goes_over_it_when_it_is_sent_again() -> None:
+def test_relayed_request_uses_a_new_path_only_when_it_is_resent() -> None:
     one = asks()
     one.ask(1, "b", 0.0)
     one.ask(2, "c", 0.0)
@@ -74,7 +74,7 @@ def test_what_is_relayed_stays_so_when_a_path_opens_and_goes_over_it_when_it_is_
     assert one.tick(5.0) == [Over(1), Relay(2), Reach("c")]
 
 
-def test_who_is_not_there_is_not_waited_for() -> None:
+def test_request_to_an_absent_member_does_not_wait() -> None:
     one = asks(path=True)
     one.ask(1, "b", 0.0)
     one.ask(2, "c", 0.0)
@@ -83,14 +83,14 @@ def test_who_is_not_there_is_not_waited_for() -> None:
     assert not one.answered(2)
 
 
-def test_what_is_not_answered_in_time_fails() -> None:
+def test_request_without_a_timely_answer_fails() -> None:
     one = asks()
     one.ask(1, "b", 0.0)
     assert one.tick(30.0) == [Fail(1, "it did not answer in time")]
     assert len(one) == 0
 
 
-def test_what_is_answered_twice_counts_once() -> None:
+def test_second_answer_is_ignored() -> None:
     one = asks()
     one.ask(1, "b", 0.0)
     assert one.answered(1)
@@ -114,7 +114,7 @@ EVENTS = st.one_of(
 
 
 @given(st.lists(EVENTS, max_size=60))
-def test_every_ask_is_sent_and_ends_once_whatever_happens(events: list[tuple[str, object]]) -> None:
+def test_every_request_is_sent_and_ends_once_for_all_events(events: list[tuple[str, object]]) -> None:
     """Each uses only open paths, and nothing waits longer than its limit."""
     one, now, paths = Asks(PATIENCE), 0.0, set[str]()
     begun: dict[int, tuple[str, float]] = {}

@@ -37,7 +37,7 @@ NUMBERS = st.integers(0, len(SIZES))
 LENGTHS = st.one_of(st.integers(-1, 300), st.integers(0, 400_100))
 
 
-def test_any_wants_get_what_a_slice_of_the_block_gives(tmp_path: Path) -> None:
+def test_every_request_returns_the_slice_of_the_block(tmp_path: Path) -> None:
     blocks = [content(size, seed) for seed, size in enumerate(SIZES)]
 
     @settings(deadline=None)
@@ -115,7 +115,7 @@ def test_threads_share_a_client(tmp_path: Path, tls: Identity | None) -> None:
         assert all(pool.map(fetch, range(40)))
 
 
-def test_what_is_not_pulled_is_not_sent_beyond_the_window(tmp_path: Path) -> None:
+def test_server_sends_no_more_than_the_window_without_a_pull(tmp_path: Path) -> None:
     """The kernel's buffers come on top of it, and are outside treadle's control."""
     part, count = 1 << 20, 200
     with served(tmp_path) as (host, server), FaultyPath(server.address, [HEALTHY]) as path, reader() as client:
@@ -141,7 +141,7 @@ def test_one_run_cannot_read_the_blocks_of_another(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("run", "key"), [(RUN, OTHERS_KEY), ("run-3", KEY)])
-def test_who_does_not_hold_the_key_gets_nothing(tmp_path: Path, tls: Identity | None, run: str, key: bytes) -> None:
+def test_client_without_the_key_gets_no_data(tmp_path: Path, tls: Identity | None, run: str, key: bytes) -> None:
     with served(tmp_path, tls) as (host, server), reader(run, key) as client:
         host.put(f"{RUN}/s/a", [b"secret"])
         with pytest.raises(NotAuthentic):

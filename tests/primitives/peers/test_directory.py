@@ -28,7 +28,7 @@ def test_the_address_announced_last_is_found(store: Store) -> None:
     assert resolve(store, "run-2", KEY, HOST) is None
 
 
-def test_an_address_nobody_of_the_run_wrote_is_not_believed(store: Store) -> None:
+def test_address_from_outside_the_run_is_not_trusted(store: Store) -> None:
     announce(store, RUN, run_key(bytes(32), "run-2"), HOST, "tcp://127.0.0.1:1")
     with pytest.raises(CorruptError):
         resolve(store, RUN, KEY, HOST)

@@ -60,7 +60,7 @@ def bytes_of(ref: BlockRef) -> int:
 # -- over a path ----------
 
 
-def test_members_exchange_blocks_over_one_path_whoever_dialled(tmp_path: Path) -> None:
+def test_members_exchange_blocks_over_one_path_from_either_dialler(tmp_path: Path) -> None:
     """Requests before the path exists go through the store, later ones over the path, in both directions at once."""
     with two_members(tmp_path, schedule=UNTIL_IT_OPENS) as (left, right, office):
         wanted = arrays(40, 200_000)
@@ -178,7 +178,7 @@ def test_a_pair_that_failed_is_not_tried_again_for_each_block(tmp_path: Path) ->
         assert left.blocks.read["path"] == 0
 
 
-def test_what_is_lost_on_the_way_is_said_again(tmp_path: Path) -> None:
+def test_lost_message_is_resent(tmp_path: Path) -> None:
     wanted = arrays(1, 80_000)
     with two_members(tmp_path, paths=False, patience=HURRIED) as (left, right, office):
         relays: list[Relay] = []
@@ -230,7 +230,7 @@ def test_a_durable_copy_is_read_until_there_is_a_path(tmp_path: Path) -> None:
 # -- trust ----------
 
 
-def test_exactly_what_a_member_lacks_is_lost(tmp_path: Path) -> None:
+def test_exactly_the_blocks_missing_at_a_member_are_lost(tmp_path: Path) -> None:
     with two_members(tmp_path, paths=False) as (left, right, _):
         refs = [right.put(*arrays(1, 80_000)) for _ in range(5)]
         for number in (1, 3):
@@ -238,7 +238,7 @@ def test_exactly_what_a_member_lacks_is_lost(tmp_path: Path) -> None:
         assert left.blocks.lost(ref.slice(0) for ref in refs) == {refs[1].name, refs[3].name}
 
 
-def test_a_reader_that_is_no_member_finds_the_gateway_of_its_process(tmp_path: Path) -> None:
+def test_reader_outside_the_members_finds_the_gateway_of_its_process(tmp_path: Path) -> None:
     """For example in a driver."""
     with two_members(tmp_path, paths=False) as (left, right, _):
         ref = right.put(*arrays(1, 80_000))
@@ -294,7 +294,7 @@ def test_an_answer_that_answers_something_else_is_an_error(tmp_path: Path, answe
                 asked.result(LONG)
 
 
-def test_those_who_wait_do_not_wake_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_readers_do_not_wake_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     woken = itertools.count()
     tick = Asks.tick
 
@@ -316,7 +316,7 @@ def test_those_who_wait_do_not_wake_each_other(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("which", ["treadle-path-speaking", "treadle-path-hearing"])
-def test_a_path_there_is_no_thread_for_is_none(tmp_path: Path, which: str, refusing: Callable[[str], None]) -> None:
+def test_path_without_a_free_thread_is_refused(tmp_path: Path, which: str, refusing: Callable[[str], None]) -> None:
     wanted = arrays(1, 500)
     with two_members(tmp_path, paths=False) as (left, right, _):
         refusing(which)
@@ -326,7 +326,7 @@ def test_a_path_there_is_no_thread_for_is_none(tmp_path: Path, which: str, refus
         assert left.blocks.read["path"] == right.blocks.read["path"] == 0
 
 
-def test_somebody_elses_answer_is_none(tmp_path: Path) -> None:
+def test_answer_of_a_stranger_is_ignored(tmp_path: Path) -> None:
     with two_members(tmp_path) as (left, _, office):
         office.drops = lambda message: True
         with ThreadPoolExecutor(1) as pool:
@@ -339,13 +339,13 @@ def test_somebody_elses_answer_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"\x93", b"\x81\xa4type\xa1\xff", b"\x81\xa4type\xa3ask"])
-def test_what_is_no_message_is_passed_over(tmp_path: Path, body: bytes) -> None:
+def test_malformed_message_is_ignored(tmp_path: Path, body: bytes) -> None:
     with two_members(tmp_path, paths=False) as (left, right, _):
         left.gateway.heard(Relayed("right", body), ("", 0))
         assert same(read_all(left, right.put(*arrays(1, 100))), arrays(1, 100))
 
 
-def test_what_somebody_else_left_in_the_store_is_not_believed(tmp_path: Path) -> None:
+def test_object_of_a_stranger_in_the_store_is_not_trusted(tmp_path: Path) -> None:
     with two_members(tmp_path) as (left, _, office):
         office.drops = lambda message: True
         left.store.put("runs/run-1/blocks/_passed/x", b"treadle\x01" + bytes(37))
@@ -359,7 +359,7 @@ def test_what_somebody_else_left_in_the_store_is_not_believed(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", ["runs/run-1/plan", "../../plan", "\0"])
-def test_nobody_names_objects_for_others_to_take(tmp_path: Path, name: str) -> None:
+def test_member_cannot_name_objects_for_others_to_take(tmp_path: Path, name: str) -> None:
     """A fetched object is removed, so it must be one that was left there for that purpose."""
     with two_members(tmp_path) as (left, _, office):
         office.drops = lambda message: True

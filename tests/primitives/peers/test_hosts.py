@@ -79,14 +79,14 @@ def test_without_peers_it_is_out_of_reach(two: Two) -> None:
         Blocks(two.store, RUN, two.here).get(two.put().slice(0))
 
 
-def test_what_is_expected_comes_together(two: Two) -> None:
+def test_expected_blocks_come_together(two: Two) -> None:
     slices = [two.put(np.arange(number + 1)).slice(0) for number in range(50)]
     two.reader.expect(slices)
     assert [len(two.reader.get(one)) for one in slices] == list(range(1, 51))
     assert two.pulls == [50]
 
 
-def test_what_is_expected_and_not_wanted_is_no_harm(two: Two) -> None:
+def test_expected_but_unwanted_block_does_no_harm(two: Two) -> None:
     slices = [two.put(np.arange(number + 1)).slice(0) for number in range(9)]
     two.reader.expect(slices)
     assert [len(two.reader.get(slices[number])) for number in (4, 8, 2, 4)] == [5, 9, 3, 5]
@@ -152,7 +152,7 @@ def test_a_host_out_of_reach_is_waited_for_once(two: Two, monkeypatch: pytest.Mo
     assert two.reader.lost(slices) == {one.name for one in slices}
 
 
-def test_exactly_what_a_host_lacks_is_lost(two: Two) -> None:
+def test_exactly_the_blocks_missing_on_a_host_are_lost(two: Two) -> None:
     refs = [two.put() for _ in range(5)]
     kept = two.producer.put("segment/0.1", "array", [LARGE], "host", durability="task")
     inline = two.producer.put("segment/0.1", "array", [np.arange(3)], "host", inline_limit=9999)
@@ -163,7 +163,7 @@ def test_exactly_what_a_host_lacks_is_lost(two: Two) -> None:
     assert two.producer.lost(slices) == {refs[1].name, refs[3].name}
 
 
-def test_what_a_host_sends_is_checked(two: Two) -> None:
+def test_block_from_a_host_is_verified(two: Two) -> None:
     ref = two.put()
     path = two.there.path(f"{RUN}/{ref.name}")
     path.write_bytes(b"\xff" * ref.size)
@@ -171,7 +171,7 @@ def test_what_a_host_sends_is_checked(two: Two) -> None:
         two.reader.get(ref.slice(0))
 
 
-def test_what_cannot_be_read_is_not_copied(two: Two) -> None:
+def test_unreadable_block_is_not_copied(two: Two) -> None:
     gone, out_of_reach = (two.put(LARGE, LARGE[:10], durability="segment") for _ in range(2))
     two.there.path(f"{RUN}/{gone.name}").unlink()
     for reader, ref in ((two.reader, gone), (Blocks(two.store, RUN, two.here), out_of_reach)):

@@ -49,7 +49,7 @@ def test_short_ranges_are_answered_together_and_long_ones_alone(tmp_path: Path) 
         assert answer(connection) == ((GONE, 2), b"12")
 
 
-def test_a_reader_there_is_no_thread_for_costs_no_other(tmp_path: Path, refusing: Callable[[str], None]) -> None:
+def test_reader_without_a_free_thread_costs_no_other(tmp_path: Path, refusing: Callable[[str], None]) -> None:
     refusing("treadle-peer")
     with served(tmp_path) as (host, server):
         host.put(f"{RUN}/s/a", [b"0123456789"])
@@ -63,7 +63,7 @@ def test_a_reader_there_is_no_thread_for_costs_no_other(tmp_path: Path, refusing
 @pytest.mark.parametrize(
     "name", ["../other/s/a", "/etc/passwd", "s/../../other/s/a", "s/./a", "", ".", "s\0a", ".tmp-x"]
 )
-def test_a_name_that_leads_elsewhere_is_refused_whatever_the_client_checks(tmp_path: Path, name: str) -> None:
+def test_name_that_leads_out_of_the_folder_is_refused_by_the_server(tmp_path: Path, name: str) -> None:
     with served(tmp_path) as (host, server), dial(server.address) as connection:
         host.put("other/s/a", [b"secret"])
         host.put(f"{RUN}/s/a", [b"ours"])
@@ -87,7 +87,7 @@ def test_too_many_wants_at_once_end_the_connection(tmp_path: Path) -> None:
             assert ask(another, *[Want("s/a", 0, 1)] * WANTS_LIMIT)[0] == (GONE,) * WANTS_LIMIT
 
 
-def test_what_is_no_request_ends_only_its_connection(tmp_path: Path) -> None:
+def test_malformed_request_ends_only_its_connection(tmp_path: Path) -> None:
     with served(tmp_path) as (_, server), dial(server.address) as good, dial(server.address) as bad:
         bad.send_frame(b"\xc1nonsense", deadline=soon())
         with pytest.raises(wire.WireError):
@@ -176,7 +176,7 @@ def test_callers_that_prove_nothing_cost_each_other_and_no_reader(
             assert ask(connection, Want("s/a", 1, 1)) == ((1,), b"b")
 
 
-def test_a_reader_displaces_who_has_proved_nothing_before_who_is_idle(
+def test_reader_displaces_an_unproved_connection_before_an_idle_one(
     tmp_path: Path, crowd: Callable[[PeerServer, int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unauthenticated, "GRACE", 0.0)
@@ -190,7 +190,7 @@ def test_a_reader_displaces_who_has_proved_nothing_before_who_is_idle(
             assert ask(idle, Want("s/a", 0, 3)) == ((3,), b"abc")
 
 
-def test_closing_ends_every_thread_whatever_it_does(tmp_path: Path, tls: wire.Identity | None) -> None:
+def test_closing_ends_every_thread_in_any_state(tmp_path: Path, tls: wire.Identity | None) -> None:
     """The threads are idle, send to a reader that takes nothing, or wait for a handshake."""
     before = set(threading.enumerate())
     with served(tmp_path, tls) as (host, server):
@@ -205,7 +205,7 @@ def test_closing_ends_every_thread_whatever_it_does(tmp_path: Path, tls: wire.Id
             assert set(threading.enumerate()) == before
 
 
-def test_a_deleted_run_can_be_read_to_the_end_of_what_was_begun(tmp_path: Path) -> None:
+def test_started_answer_is_completed_when_its_run_is_deleted(tmp_path: Path) -> None:
     with served(tmp_path) as (host, server), dial(server.address) as connection:
         host.put(f"{RUN}/s/a", [block := content(20_000_000)])
         connection.send(Pull((Want("s/a", 0, -1), Want("s/a", 0, 1), Want("s/b", 0, 1))), deadline=soon())

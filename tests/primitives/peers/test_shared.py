@@ -131,7 +131,7 @@ def test_full_shared_memory_leaves_the_bytes_to_the_process(
     assert files(here) == []
 
 
-def test_what_is_in_the_file_already_comes_back_whole_however_little_the_kernel_gives(
+def test_cached_block_is_read_whole_when_the_kernel_returns_few_bytes(
     tmp_path: Path, here: HostFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel returns less than 2 GiB at once."""
@@ -180,7 +180,7 @@ def test_a_pull_that_breaks_leaves_nothing_and_the_next_one_succeeds(
         assert client.fetch_to_host(server.address, NAME, len(BLOCK), here, soon()) == BLOCK
 
 
-def test_nobody_sees_a_block_in_the_making(tmp_path: Path, here: HostFolder) -> None:
+def test_unfinished_block_is_invisible(tmp_path: Path, here: HostFolder) -> None:
     torn: list[int] = []
     done = threading.Event()
 

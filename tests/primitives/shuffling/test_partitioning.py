@@ -49,7 +49,7 @@ def test_hash_target_is_the_hash_modulo_partitions(found: list[Key], partitions:
 
 
 @given(numpy_arrays() | arrow_arrays(), st.integers(1, 1000))
-def test_hash_targets_of_an_array_are_those_of_its_elements(array: Any, partitions: int) -> None:
+def test_hash_targets_of_an_array_equal_the_targets_of_its_elements(array: Any, partitions: int) -> None:
     targets = hash_targets(array, partitions)
     assert isinstance(targets, np.ndarray)
     assert targets.dtype == np.int64
@@ -79,7 +79,7 @@ def test_range_targets_of_one_type_agree(found: list[Any], boundaries: list[Any]
 
 
 @given(numpy_arrays() | arrow_arrays(), st.lists(keys(), max_size=4), st.data())
-def test_range_targets_of_an_array_are_those_of_its_elements(
+def test_range_targets_of_an_array_equal_the_targets_of_its_elements(
     array: Any, others: list[Any], data: st.DataObject
 ) -> None:
     own = data.draw(st.lists(st.sampled_from(list(array)), max_size=4)) if len(array) else []

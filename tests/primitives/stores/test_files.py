@@ -59,7 +59,7 @@ def test_nothing_found_names_the_pattern_and_the_place(tree: Path, pattern: str)
     assert str(tree / pattern) in str(caught.value)
 
 
-def test_nothing_found_there_names_what_is_here(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_empty_glob_names_the_files_of_the_folder(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tree)
     (tree / "project").mkdir()
     for pattern in ("a.txt", "?.txt"):
@@ -97,7 +97,7 @@ def test_a_pipe_is_refused_since_it_has_no_bytes_of_its_own(tree: Path) -> None:
     assert "pipe.txt" not in _names(tree, "*.txt")
 
 
-def test_a_file_below_what_is_a_file_now_is_gone(tree: Path) -> None:
+def test_file_is_gone_when_its_folder_became_a_file(tree: Path) -> None:
     (tree / "folder").mkdir()
     (tree / "folder" / "a").write_text("1")
     (info,) = list_files("folder/a", tree)
@@ -108,7 +108,7 @@ def test_a_file_below_what_is_a_file_now_is_gone(tree: Path) -> None:
         read_range(info, 0, 1)
 
 
-def test_what_a_disk_refuses_is_an_error_of_the_store(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusal_of_a_disk_is_an_error_of_the_store(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (info,) = list_files("a.txt", tree)
 
     def broken(*_: int) -> bytes:
@@ -150,7 +150,7 @@ def test_a_folder_of_a_store_is_refused_with_the_pattern_that_reads_it(folder: s
     assert f"{root}{folder.rstrip('/')}/*" in caught.value.hint
 
 
-def test_what_consoles_write_to_show_a_folder_is_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_markers_of_consoles_are_not_listed_as_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """S3 lists `folder/` as an object without bytes. Its name is empty, since obstore drops the slash."""
     root = f"memory://{uuid.uuid4().hex}"
     for name, data in {"folder": b"", "empty": b"", "a": b"1"}.items():

@@ -70,7 +70,7 @@ def test_full_shared_memory_is_retryable_elsewhere_and_leaves_no_remainder(
     assert os.listdir(folder.root / "run" / "s") == []
 
 
-def test_nobody_sees_a_torn_block(folder: HostFolder) -> None:
+def test_torn_block_is_invisible(folder: HostFolder) -> None:
     torn: list[int] = []
     done = threading.Event()
 

@@ -74,7 +74,7 @@ def test_listing_of_several_pages_is_several_requests(store: Store, proxy: Flaky
     assert since(before) == dict(proxy.kinds - seen) == {"list": 2}
 
 
-def test_requests_of_a_run_are_told_apart_by_name_and_context() -> None:
+def test_requests_of_a_run_are_counted_by_name_and_context() -> None:
     store = Store.open("memory://requests")
     store.put("runs/told-1/a", b"1")
     store.put("runs/told-1/_child/a", b"1")

@@ -10,7 +10,7 @@ from treadle.primitives.stores.store import Store
 from treadle.primitives.testing import s3
 
 
-def test_a_port_that_another_process_takes_meanwhile_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_server_chooses_another_port_when_a_process_takes_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     free_port, chosen = s3._free_port, list[int]()
     with socket.create_server(("127.0.0.1", 0)) as taken:
 

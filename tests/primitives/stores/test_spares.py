@@ -57,7 +57,7 @@ def test_the_smallest_that_is_large_enough_is_taken(folder: HostFolder) -> None:
     assert _inode(folder, "r2/s/b") == wanted
 
 
-def test_what_a_process_still_maps_is_never_written_again(folder: HostFolder) -> None:
+def test_file_that_a_process_maps_is_never_overwritten(folder: HostFolder) -> None:
     folder.put("r1/s/a", [b"1" * LEAST])
     view = folder.map("r1/s/a")
     folder.delete_run("r1")
@@ -101,9 +101,7 @@ def test_a_spare_that_cannot_be_opened_leaves_no_remainder(folder: HostFolder, m
     assert os.listdir(folder.root / "r2" / "s") == []
 
 
-def test_small_blocks_and_what_is_beyond_the_room_are_not_kept(
-    folder: HostFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_small_and_excess_blocks_are_not_kept(folder: HostFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.put("r1/s/small", [bytes(LEAST - 1)])
     folder.put("r1/s/large", [bytes(LEAST)])
     monkeypatch.setattr(
@@ -124,7 +122,7 @@ def test_no_more_files_are_kept_than_are_quickly_looked_through(
         assert len(_names(folder)) == 2
 
 
-def test_spares_are_no_run(folder: HostFolder) -> None:
+def test_spares_are_not_listed_as_a_run(folder: HostFolder) -> None:
     folder.put("r1/s/a", [bytes(LEAST)])
     folder.delete_run("r1")
     assert folder.runs() == []
@@ -223,7 +221,7 @@ def _remove(kept: Spares, run: Path, *sizes: int) -> None:
     kept.keep(run)
 
 
-def test_what_is_kept_takes_room_from_what_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spares_count_against_the_room_for_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     system, kept = os.statvfs(tmp_path), Spares(tmp_path / "kept")
     monkeypatch.setattr(page_pool, "_SHARE", system.f_blocks * system.f_frsize // (5 * LEAST // 2))
     _remove(kept, tmp_path / "r1", 3, 1)
@@ -242,7 +240,7 @@ def test_none_is_kept_where_more_are_than_may_be(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(("wanted", "taken"), [(2, 2), (3, 4), (4, 4), (9, 6)])
-def test_the_one_that_fits_best_is_taken_and_cut_or_grown(folder: HostFolder, wanted: int, taken: int) -> None:
+def test_best_fitting_spare_is_taken_and_cut_or_grown(folder: HostFolder, wanted: int, taken: int) -> None:
     kept = _keep(folder, "r1", *(size * LEAST for size in (1, 2, 4, 6)))
     folder.put("r2/s/b", [b"1" * (wanted * LEAST)])
     assert _inode(folder, "r2/s/b") == kept[taken * LEAST]
@@ -275,7 +273,7 @@ def test_no_more_than_a_few_are_looked_at(folder: HostFolder, monkeypatch: pytes
     assert len(_names(folder)) == 10
 
 
-def test_what_another_process_took_is_passed_over(folder: HostFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spare_taken_by_another_process_is_skipped(folder: HostFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     kept, listed = _keep(folder, "r1", LEAST, 2 * LEAST), Spares._names
     monkeypatch.setattr(Spares, "_names", lambda self: [f"{LEAST:016x}-", *listed(self)])
     folder.put("r2/s/b", [bytes(LEAST)])
@@ -284,7 +282,7 @@ def test_what_another_process_took_is_passed_over(folder: HostFolder, monkeypatc
     assert _names(folder) == []
 
 
-def test_a_file_that_vanishes_while_its_run_is_removed_is_no_matter(tmp_path: Path) -> None:
+def test_removal_of_a_run_tolerates_a_vanished_file(tmp_path: Path) -> None:
     kept, run = Spares(tmp_path / "kept"), tmp_path / "run"
     run.mkdir()
     (run / "gone").symlink_to(tmp_path / "nowhere")

@@ -28,7 +28,7 @@ class TestFileStore(StoreTests):
     def store(self, tmp_path: Path) -> Store:
         return Store.open((tmp_path / "a store").as_uri())
 
-    def test_files_and_folders_are_private_whatever_the_umask(self, store: Store) -> None:
+    def test_files_and_folders_are_private_for_every_umask(self, store: Store) -> None:
         before = os.umask(0)
         try:
             store.put("a/put", b"1")
@@ -69,7 +69,7 @@ class TestFileStore(StoreTests):
         assert os.listdir(store.path("a")) == ["x"]
         assert store.get("a/x") == b"old"
 
-    def test_what_a_killed_writer_left_is_not_an_object(self, store: Store) -> None:
+    def test_remains_of_a_killed_writer_are_not_listed_as_an_object(self, store: Store) -> None:
         code = f"""
             import os
             from treadle.primitives.stores.store import Store
@@ -145,7 +145,7 @@ class TestMemoryStore(StoreTests):
         store.put("a", b"1")
         assert Store.open(f"{store.url}-other").head("a") is None
 
-    def test_its_objects_are_no_files(self, store: Store) -> None:
+    def test_objects_of_a_remote_store_have_no_file_path(self, store: Store) -> None:
         assert store.path("a") is None
 
 
@@ -156,7 +156,7 @@ class TestS3Store(StoreTests):
             monkeypatch.setenv(name, value)
         return Store.open(f"s3://treadle/{uuid.uuid4()}/")
 
-    def test_options_do_what_the_environment_does(
+    def test_options_have_the_effect_of_the_environment(
         self, store: Store, s3: S3Endpoint, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         for name in s3.environment:
@@ -238,7 +238,7 @@ def failing_server() -> Iterator[Callable[[int, str], str]]:
         (404, "NoSuchBucket", "no such bucket", False),
     ],
 )
-def test_what_a_server_answers_decides_whether_to_try_again(
+def test_answer_of_a_server_decides_about_a_retry(
     failing_server: Callable[[int, str], str], status: int, code: str, words: str, retryable: bool
 ) -> None:
     endpoint = failing_server(status, code)
@@ -260,7 +260,7 @@ def test_what_a_server_answers_decides_whether_to_try_again(
         (errno.EMFILE, "Too many open files", True),
     ],
 )
-def test_what_a_file_system_refuses_is_explained(
+def test_refusal_of_a_file_system_is_explained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str, retryable: bool
 ) -> None:
     def refuse(*args: object) -> int:
@@ -273,7 +273,7 @@ def test_what_a_file_system_refuses_is_explained(
     assert caught.value.retryable is retryable
 
 
-def test_a_folder_that_cannot_be_made_is_no_missing_object() -> None:
+def test_impossible_folder_is_not_reported_as_a_missing_object() -> None:
     store = Store.open("file:///proc/treadle")
     for write in (store.put, store.create):
         with pytest.raises(StoreError, match="cannot be made there") as caught:
@@ -301,7 +301,7 @@ def test_plain_http_off_loopback_needs_to_be_allowed(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     "url", ["", "/folder", "file://folder/x", "file:x", "ftp://x/y", "s3://", "s3://b/p?versionId=3", "file:///x#y"]
 )
-def test_a_url_that_is_no_store_is_refused(url: str) -> None:
+def test_url_without_a_store_is_refused(url: str) -> None:
     with pytest.raises(UsageError):
         Store.open(url)
 

@@ -133,7 +133,7 @@ class Creator:
     lives=st.lists(st.tuples(st.sampled_from("sl"), st.none() | st.integers(0, 4)), min_size=2, max_size=4),
     order=st.lists(st.integers(0, 3), max_size=40),
 )
-def test_in_any_order_and_whoever_dies_the_object_is_of_the_one_who_created_it(
+def test_object_belongs_to_its_creator_in_any_order_and_after_any_death(
     lives: list[tuple[str, int | None]], order: list[int]
 ) -> None:
     objects: dict[str, bytes] = {}

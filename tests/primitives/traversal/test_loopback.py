@@ -50,7 +50,7 @@ def test_both_sides_get_the_two_ends_of_one_connection(sides: Sides) -> None:
         assert other.getsockname() == one.getpeername() == right.source
 
 
-def test_without_a_descriptor_to_spare_there_is_no_path(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attempt_without_a_free_descriptor_finds_no_path(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
     def none_left() -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
@@ -91,7 +91,7 @@ def test_one_member_has_many_attempts_from_one_port(sides: Sides) -> None:
             assert [end for end in ends if isinstance(end, NoPath)] == []
 
 
-def test_a_caller_finds_its_attempt_whichever_listener_takes_it(sides: Sides) -> None:
+def test_caller_finds_its_attempt_through_every_listener(sides: Sides) -> None:
     """The kernel gives the callers of a shared port to any of its listening sockets."""
     centre, other = sides
     tokens = [new_token() for _ in range(3)]
@@ -161,7 +161,7 @@ def test_a_holder_of_the_token_without_the_runs_key_is_refused(sides: Sides) -> 
         assert all(isinstance(end, NoPath) and "led nowhere" in str(end) for end in ends)
 
 
-def test_nobody_there_ends_within_the_bound(sides: Sides) -> None:
+def test_attempt_without_a_peer_ends_within_the_bound(sides: Sides) -> None:
     started = time.monotonic()
     end = attempt(*sides, new_token(), BRIEF)
     assert isinstance(end, NoPath)
@@ -174,7 +174,7 @@ def test_the_deadline_is_kept(sides: Sides) -> None:
     assert isinstance(opened(*sides, new_token(), patience=-1), NoPath)
 
 
-def test_strangers_that_connect_and_say_nothing_are_no_obstacle(sides: Sides) -> None:
+def test_silent_strangers_do_not_hinder_an_attempt(sides: Sides) -> None:
     """They fill the listener of one side before the other side starts."""
     left, right = sides
     token = new_token()
@@ -212,6 +212,6 @@ def _call(address: tuple[str, int]) -> socket.socket:
         (Dial("left", "udp://127.0.0.1:1", b"token"), "not an address"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_is_dialled(dial: Dial, hint: str) -> None:
+def test_invalid_candidates_are_refused_before_dialling(dial: Dial, hint: str) -> None:
     with pytest.raises(UsageError, match=hint):
         open_path(dial, "me", ("127.0.0.1", 0), "run", KEY, time.monotonic() + LONG)

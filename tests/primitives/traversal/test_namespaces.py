@@ -98,7 +98,7 @@ def test_a_link_cut_one_way_still_carries_the_other(pair: tuple[Host, Host]) -> 
 
 
 @pytest.mark.parametrize("mapping", ["preserving", "random"])
-def test_a_nat_lets_its_host_out_and_nobody_in(mapping: str) -> None:
+def test_nat_lets_its_host_out_and_no_stranger_in(mapping: str) -> None:
     with two_nats(left=Nat(mapping)) as (public, left, right):
         with listen(public) as server, dial(left, server) as client:
             assert talk(server, client) == left.public

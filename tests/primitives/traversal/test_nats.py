@@ -74,7 +74,7 @@ def test_one_open_side_is_enough_for_any_nat(turned: bool) -> None:
 
 
 @pytest.mark.parametrize(("left", "right"), [(RANDOM, KEEPING), (KEEPING, RANDOM)])
-def test_no_path_where_a_nat_shows_another_port_to_everybody(left: Nat, right: Nat) -> None:
+def test_no_path_behind_a_nat_with_a_port_for_each_peer(left: Nat, right: Nat) -> None:
     with two_nats(left, right) as hosts, introduced(*hosts) as sides:
         fails(*sides)
 

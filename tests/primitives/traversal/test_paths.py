@@ -7,7 +7,7 @@ from properties.profiles import examples
 from treadle.primitives.hole_punching import Paths
 
 
-def test_who_never_failed_to_be_reached_may_be_tried() -> None:
+def test_peer_without_failures_may_be_tried() -> None:
     assert Paths().may_try("a", 0.0)
 
 

@@ -67,20 +67,20 @@ def test_another_token_is_refused_at_its_name() -> None:
         Proof(TOKEN, True).feed(Proof(b"u" * 16, False).head)
 
 
-def test_nobody_is_told_the_token() -> None:
+def test_token_is_never_sent() -> None:
     leader = Proof(TOKEN, True)
     assert named_by(leader.head) == token_name(TOKEN)
     assert TOKEN not in leader.head + leader.feed(Proof(TOKEN, False).head) + leader.choose()
 
 
-def test_what_is_sent_cannot_be_sent_back() -> None:
+def test_reflected_proof_is_refused() -> None:
     proof = Proof(TOKEN, True)
     echo = proof.feed(proof.head)
     with pytest.raises(NotProved, match="does not hold its token"):
         proof.feed(echo)
 
 
-def test_what_was_sent_once_cannot_be_sent_again() -> None:
+def test_replayed_proof_is_refused() -> None:
     first, recorded = Proof(TOKEN, True), Proof(TOKEN, False)
     answer = recorded.feed(first.head)
     again = Proof(TOKEN, True)
@@ -104,7 +104,7 @@ def test_a_changed_byte_is_found(place: int) -> None:
         exchange(Proof(TOKEN, True), Proof(TOKEN, False), damage=damage)
 
 
-def test_a_path_that_swallows_what_is_long_is_not_proved() -> None:
+def test_path_that_drops_long_messages_is_not_proved() -> None:
     leader, follower = Proof(TOKEN, True), Proof(TOKEN, False)
     stream = follower.feed(leader.head)
     leader.feed(follower.head)

@@ -32,7 +32,7 @@ from treadle.primitives.wire.framing import LENGTHS
 
 
 @pytest.mark.parametrize("size", [0, 1, 1024, 70_000, 5_000_000])
-def test_what_is_said_comes_back(tls: wire.Identity | None, size: int) -> None:
+def test_message_is_echoed(tls: wire.Identity | None, size: int) -> None:
     tail = os.urandom(size)
     with serving(echo, tls) as address, dial(address) as connection:
         for number in range(3):
@@ -114,7 +114,7 @@ def test_a_tail_is_sent_in_pieces_as_they_are_had(tls: wire.Identity | None) -> 
             receive(connection, Said)  # the pieces end before the announced tail
 
 
-def test_unions_are_told_apart_and_what_is_neither_is_an_error() -> None:
+def test_message_of_a_union_has_its_type_and_any_other_is_an_error() -> None:
     def send(connection: wire.Connection) -> None:
         connection.send(Other(["a"]), deadline=soon())
         connection.send(Other(["b"]), deadline=soon())
@@ -149,7 +149,7 @@ def test_a_reader_that_takes_nothing_does_not_hold_its_sender(tls: wire.Identity
         done.set()
 
 
-def test_a_connection_aborted_by_another_thread_is_closed_for_the_one_that_waits(tls: wire.Identity | None) -> None:
+def test_connection_aborted_by_another_thread_is_closed_for_the_waiting_thread(tls: wire.Identity | None) -> None:
     with serving(echo, tls) as address, dial(address) as connection:
         timer = threading.Timer(0.05, connection.abort)
         timer.start()
@@ -172,16 +172,14 @@ def test_stale_means_that_something_came_unasked() -> None:
 
 
 @pytest.mark.parametrize(("run", "key"), [(RUN, bytes(32)), ("another", KEY)])
-def test_who_does_not_hold_the_key_is_not_heard(tls: wire.Identity | None, run: str, key: bytes) -> None:
+def test_stranger_without_the_key_is_refused(tls: wire.Identity | None, run: str, key: bytes) -> None:
     heard: list[wire.Connection] = []
     with serving(heard.append, tls) as address, pytest.raises(wire.NotAuthentic):
         wire.connect(address, run, key, deadline=soon())
     assert heard == []
 
 
-def test_somebody_in_between_with_a_certificate_of_his_own_is_found_out(
-    identity: wire.Identity, tmp_path: os.PathLike[str]
-) -> None:
+def test_relay_with_a_certificate_of_its_own_is_detected(identity: wire.Identity, tmp_path: os.PathLike[str]) -> None:
     """The intermediary ends TLS on one side and starts it on the other, and forwards every byte."""
     his = wire.tls_identity(tmp_path)
 
@@ -205,7 +203,7 @@ def test_somebody_in_between_with_a_certificate_of_his_own_is_found_out(
         thread.join()
 
 
-def test_nobody_there_is_an_error_at_once(tls: wire.Identity | None) -> None:
+def test_closed_port_is_an_error_at_once(tls: wire.Identity | None) -> None:
     with pytest.raises(wire.WireError, match=r"a\.\.b"):
         dial("tls://a..b:1")  # not a valid host name
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -231,7 +229,7 @@ def test_a_path_that_fails_ends_in_an_error_by_the_deadline(tls: wire.Identity |
             trip(path.address, time.monotonic() + 0.2)
 
 
-def test_a_slow_drip_keeps_nobody_beyond_the_deadline() -> None:
+def test_slow_drip_does_not_extend_the_deadline() -> None:
     with serving(echo) as address, FaultyPath(address, [Fault("drip")]) as path, dial(path.address) as connection:
         connection.send(Said(1), bytes(10_000_000), deadline=soon())
         with pytest.raises(wire.TimedOut):
@@ -257,7 +255,7 @@ def test_announced_lengths_beyond_the_limits_end_the_connection() -> None:
         assert connection.closed
 
 
-def test_memory_is_had_for_what_has_come_not_for_what_is_announced() -> None:
+def test_memory_is_allocated_for_received_not_for_announced_bytes() -> None:
     size, come = 16 << 20, threading.Event()
 
     def boast(connection: wire.Connection) -> None:
@@ -289,7 +287,7 @@ def test_off_loopback_only_tls_is_spoken(address: str) -> None:
 @pytest.mark.parametrize(
     "address", ["", "tcp://", "tcp://127.0.0.1", "udp://127.0.0.1:1", "127.0.0.1:80", "tls://a:99999", "unix://a"]
 )
-def test_what_is_no_address_is_refused(address: str) -> None:
+def test_invalid_address_is_refused(address: str) -> None:
     with pytest.raises(UsageError, match="is not an address"):
         wire.parse(address)
 
@@ -299,7 +297,7 @@ def test_loopback_has_many_names(address: str) -> None:
     assert str(wire.parse(address)) == address
 
 
-def test_a_caller_who_says_nothing_or_nonsense_is_dismissed() -> None:
+def test_silent_or_malformed_caller_is_dismissed() -> None:
     refused: list[str] = []
 
     def attempt(sock: socket.socket) -> None:

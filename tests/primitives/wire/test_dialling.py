@@ -35,7 +35,7 @@ def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Answers]:
             thread.join()
 
 
-def test_a_name_that_nobody_resolves_keeps_nobody_beyond_the_deadline(resolver: Answers) -> None:
+def test_unresolvable_name_does_not_extend_the_deadline(resolver: Answers) -> None:
     over = threading.Event()
 
     def later() -> list[Any]:
@@ -68,7 +68,7 @@ def test_an_address_of_a_kind_that_is_not_known_here_is_passed_over(identity: wi
         trip("tls://somewhere:1", soon())
 
 
-def test_processes_of_one_host_meet_under_names_that_nobody_chose() -> None:
+def test_processes_of_one_host_meet_under_generated_names() -> None:
     with serving(echo, at="unix:") as one, serving(echo, at="unix:") as other:
         assert one.startswith("unix:")
         assert one != other

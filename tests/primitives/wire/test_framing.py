@@ -52,7 +52,7 @@ def test_more_than_the_limits_is_refused_when_announced(lengths: tuple[int, int]
         Decoder(head_limit=64).feed(LENGTHS.pack(*lengths))
 
 
-def test_memory_is_had_for_what_has_come_not_for_what_is_announced() -> None:
+def test_memory_is_allocated_for_received_not_for_announced_bytes() -> None:
     decoder, size = Decoder(), 16 << 20
     assert decoder.feed(LENGTHS.pack(size, 0) + bytes(100_000)) == []
     assert len(decoder.room()) < 200_000

@@ -31,7 +31,7 @@ def test_holders_of_one_key_come_to_trust_each_other() -> None:
     assert not any(KEY in message for message in said)
 
 
-def test_certificates_that_both_see_alike_are_no_hindrance() -> None:
+def test_handshake_succeeds_when_both_sides_see_the_same_certificates() -> None:
     client, server = Handshake.client(RUN, KEY, b"c" * 32), Handshake.server(key_of, b"c" * 32)
     converse(client, server)
     assert client.done
@@ -55,7 +55,7 @@ def test_a_client_sees_that_the_server_is_not_the_one(key: bytes, seen: bytes, s
 
 
 @given(st.integers(0, 3), st.integers(0, 255))
-def test_one_wrong_bit_and_nobody_is_trusted_by_both(number: int, bit: int) -> None:
+def test_handshake_fails_on_one_side_at_least_when_one_bit_is_wrong(number: int, bit: int) -> None:
     client, server = Handshake.client(RUN, KEY), Handshake.server(key_of)
     with pytest.raises(NotAuthentic):
         converse(client, server, {number: bit})
@@ -94,7 +94,7 @@ def test_a_server_says_that_it_does_not_know_a_run() -> None:
 
 
 @given(st.binary(max_size=200))
-def test_what_is_no_handshake_is_refused(data: bytes) -> None:
+def test_malformed_handshake_is_refused(data: bytes) -> None:
     for side in (Handshake.client(RUN, KEY), Handshake.server(key_of)):
         with pytest.raises(NotAuthentic):
             side.receive(data)

@@ -32,6 +32,6 @@ def test_any_bytes_are_a_message_or_a_classified_error(head: bytes) -> None:
     [encode_head(Said("abc"))[:-1] + b"\xff", b"\x82\xa4type\xa4said\xa1x" + b"\x91" * 100_000],
     ids=["no text", "too deep"],
 )
-def test_what_cannot_be_read_is_no_message(head: bytes) -> None:
+def test_unreadable_bytes_are_refused_as_a_message(head: bytes) -> None:
     with pytest.raises(WireError, match="a sent what is not a message"):
         decoder(Said | Counted)(head, "a")

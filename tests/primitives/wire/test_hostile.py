@@ -151,7 +151,7 @@ def attacked(address: str, still_works: Callable[[], None]) -> None:
     check()
 
 
-def test_a_server_of_blocks_serves_others_whatever_it_is_told(tmp_path: Path) -> None:
+def test_block_server_serves_others_after_any_message(tmp_path: Path) -> None:
     with served(tmp_path) as (host, server), reader() as client:
         host.put(f"{RUN}/s/a", [b"abc"])
 
@@ -161,7 +161,7 @@ def test_a_server_of_blocks_serves_others_whatever_it_is_told(tmp_path: Path) ->
         attacked(server.address, serves)
 
 
-def test_a_coordinator_answers_others_whatever_it_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_coordinator_answers_others_after_any_message(caplog: pytest.LogCaptureFixture) -> None:
     def answers() -> None:
         with dial(address) as witness:
             witness.send(m.Hello("witness", ""), deadline=soon())
@@ -173,7 +173,7 @@ def test_a_coordinator_answers_others_whatever_it_is_told(caplog: pytest.LogCapt
     assert not [record for record in caplog.records if record.name == "asyncio"], "an error without a class"
 
 
-def test_a_member_goes_on_whatever_others_tell_it(tmp_path: Path) -> None:
+def test_member_goes_on_after_any_message_of_others(tmp_path: Path) -> None:
     with coordinators.running(RUN, KEY) as address:
         blocks = Blocks(Store.open(f"file://{tmp_path}"), RUN)
         member = Member(Gang(address, RUN, "g", 0, 1), KEY, blocks)
@@ -185,7 +185,7 @@ def test_a_member_goes_on_whatever_others_tell_it(tmp_path: Path) -> None:
 
 @examples(80)
 @given(data=HOSTILE, member=st.sampled_from(["", "somebody"]))
-def test_a_reader_has_bytes_or_an_error_whatever_it_is_answered(data: bytes, member: str) -> None:
+def test_reader_has_bytes_or_an_error_after_any_answer(data: bytes, member: str) -> None:
     def answer(connection: wire.Connection) -> None:
         connection.receive_head(p.Pull, soon())
         connection.sock.sendall(data)
@@ -200,7 +200,7 @@ def test_a_reader_has_bytes_or_an_error_whatever_it_is_answered(data: bytes, mem
 
 @examples(40)
 @given(data=HOSTILE)
-def test_a_member_dials_again_whatever_its_coordinator_says(data: bytes) -> None:
+def test_member_dials_again_after_any_message_of_its_coordinator(data: bytes) -> None:
     heard: list[m.ToMember] = []
     with (
         serving(lambda connection: connection.sock.sendall(data)) as address,
@@ -212,7 +212,7 @@ def test_a_member_dials_again_whatever_its_coordinator_says(data: bytes) -> None
         loop.wait(lambda: one._link is not first or None, soon())
 
 
-def test_a_gateway_goes_on_whatever_another_member_says(tmp_path: Path) -> None:
+def test_gateway_goes_on_after_any_message_of_a_member(tmp_path: Path) -> None:
     host = HostFolder(tmp_path / "host")
     gateway = Gateway(host, lambda run: KEY, Membership("left", "members", KEY, lambda message: None))
 
@@ -239,7 +239,7 @@ def test_a_gateway_goes_on_whatever_another_member_says(tmp_path: Path) -> None:
         gateway.close()
 
 
-def test_who_asks_and_does_not_read_is_hung_up_on(tmp_path: Path) -> None:
+def test_client_that_does_not_read_is_disconnected(tmp_path: Path) -> None:
     host = HostFolder(tmp_path / "host")
     host.put(f"{RUN}/s/a", [bytes(1 << 20)])
     gateway = Gateway(host, lambda run: KEY, Membership("left", "members", KEY, lambda message: None))

@@ -53,7 +53,7 @@ def test_an_identity_that_is_there_needs_no_package_to_be_used(
     assert not folder.exists()
 
 
-def test_what_is_said_under_tls_is_not_seen_on_the_way(identity: wire.Identity) -> None:
+def test_message_under_tls_is_not_readable_on_the_way(identity: wire.Identity) -> None:
     """Checks the check: the same look at a plain connection does see the text."""
     from primitives.peers.faults import HEALTHY, FaultyPath
 

@@ -54,7 +54,7 @@ def registry(store: Store | None = None, key: bytes = KEY) -> Registry:
     return Registry(store or place(), key)
 
 
-def test_same_deployed_again_is_no_new_version() -> None:
+def test_identical_deployment_makes_no_new_version() -> None:
     kept = registry()
     first, again, other = kept.deploy(candidate()), kept.deploy(candidate()), kept.deploy(candidate(limit=2))
     assert (first.version, again, other.version) == (1, first, 2)
@@ -62,7 +62,7 @@ def test_same_deployed_again_is_no_new_version() -> None:
     assert kept.deployment("orders", 1).spec.triggers["live"] != kept.deployment("orders").spec.triggers["live"]
 
 
-def test_what_was_undeployed_is_gone_and_its_numbers_go_on() -> None:
+def test_undeployed_workflow_is_gone_and_its_numbers_go_on() -> None:
     kept = registry()
     kept.deploy(candidate())
     kept.pause("orders", "live")
@@ -83,7 +83,7 @@ def test_what_was_undeployed_is_gone_and_its_numbers_go_on() -> None:
 
 
 @pytest.mark.parametrize("name", ["orders", "orders@7"])
-def test_what_was_never_deployed_is_told_as_such(name: str) -> None:
+def test_workflow_that_was_never_deployed_is_reported_as_such(name: str) -> None:
     with pytest.raises(NoSuchDeployment, match="orders"):
         registry().deployment(*parse_name(name))
 
@@ -96,7 +96,7 @@ def test_name_of_a_version_is_read_or_refused() -> None:
             parse_name(text)
 
 
-def test_those_who_deploy_at_once_get_numbers_of_their_own() -> None:
+def test_concurrent_deployments_get_numbers_of_their_own() -> None:
     store = place()
     made: list[Deployment] = []
     gate = threading.Barrier(6)
@@ -153,7 +153,7 @@ def test_version_moved_to_another_number_is_refused() -> None:
         registry(store).deployment("orders")
 
 
-def test_offsets_of_a_version_are_measured_when_everybody_sees_it() -> None:
+def test_offsets_of_a_version_are_measured_after_it_is_visible() -> None:
     """If they were measured earlier, a record could come in between and be handled by the earlier version."""
     kept = registry()
     asked: list[tuple[int | None, int]] = []
@@ -169,7 +169,7 @@ def test_offsets_of_a_version_are_measured_when_everybody_sees_it() -> None:
     assert found == [20, 40]
 
 
-def test_first_who_says_where_a_version_begins_counts() -> None:
+def test_first_record_of_a_versions_begin_counts() -> None:
     kept = registry()
     deployed = kept.deploy(candidate(), lambda _: {"live": (Position("t", "uuid", 0, 7),)})
     again = kept.settle(deployed, {"live": (Position("t", "uuid", 0, 9),)})
