@@ -103,8 +103,8 @@ def run_sort(sort: plan.Sort, results: Results, seconds: float) -> None:
 
 
 def _fits(task: Task, members: int) -> bool:
-    """Whether it fits: each member's array, its copy in transit and a partial sum; in a broadcast, a copy for each at
-    most."""
+    """Returns whether it fits: each member's array, its copy in transit and a partial sum; in a broadcast, a copy for
+    each at most."""
     with open("/proc/meminfo") as file:
         available = int(file.read().partition("MemAvailable:")[2].split()[0]) * 1024
     copies = {"reduce": 3 * members, "broadcast": members + 3}.get(task.operation, 0)

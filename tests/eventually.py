@@ -25,7 +25,7 @@ def eventually(holds: Callable[[], T], patience: float = PATIENCE) -> T:
 
 
 async def eventually_async(holds: Callable[[], Any], patience: float = PATIENCE) -> Any:
-    """As `eventually`, beside other tasks of the loop; `holds` may be asynchronous."""
+    """Like `eventually`, concurrently with other tasks of the loop; `holds` may be asynchronous."""
     end = time.monotonic() + patience
     while True:
         found = holds()

@@ -231,7 +231,7 @@ def test_more_data_changes_the_role(roles: tuple[Any, Stubber], clients: Clients
 
 
 def allowed(document: dict[str, Any], action: str, resource: str) -> bool:
-    """Whether a statement allows it, by IAM's globs."""
+    """Returns whether a statement allows it, by IAM's globs."""
     import fnmatch
 
     return any(

@@ -58,7 +58,7 @@ def test_paused_run_ends_its_attempts_and_starts_no_more(here: Project) -> None:
 
 
 def at_rest(here: Project, run: str) -> bool:
-    """Whether the run is paused and nothing of it runs any more."""
+    """Returns whether the run is paused and nothing of it runs any more."""
     found = here.show(run)
     return found["state"] == "paused" and all(stage["state"] != "running" for stage in found["stages"])
 

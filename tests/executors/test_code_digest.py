@@ -239,7 +239,7 @@ def test_a_module_that_is_neither_the_projects_nor_installed_counts_by_its_sourc
 def test_a_module_in_a_folder_that_was_installed_into_counts_by_its_version(
     code: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with `pip install --target`, since libraries are large."""
+    """`pip install --target` makes such a folder. Its libraries are large, so their sources are not read."""
     for name, text in {
         "bought/__init__.py": "def g(x): return 1",
         "bought-1.5.dist-info/METADATA": "Metadata-Version: 2.1\nName: bought\nVersion: 1.5\n",

@@ -360,7 +360,7 @@ async def test_of_two_copies_of_a_call_one_is_a_member_and_the_other_leaves(
 
 @pytest.mark.parametrize("sandboxes", [6.0], indirect=True)
 async def test_the_end_of_a_members_time_is_not_its_tasks_fault(bench: Workbench, sandboxes: Sandboxes) -> None:
-    """Of the provider's 6 s the member has 4.5 s, and tasks may run in 3.6 s of them."""
+    """The member has 4.5 s of the provider's 6 s, and tasks may run in 3.6 s of them."""
     assert isinstance(await bench.play(("sleep", 1.0)), Outcome)
     report = await bench.play(("sleep", 20.0))
     assert failed(report, FailureClass.WORKER_LOST).how == "its member's time was over"
@@ -373,7 +373,7 @@ async def test_the_end_of_a_members_time_is_not_its_tasks_fault(bench: Workbench
 async def test_an_idle_member_hands_its_blocks_to_the_next_when_its_time_is_over(
     sandboxes: Sandboxes, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of 6 s tasks may run in 1.2 s. The rest is for the start of a new member."""
+    """Tasks may run in 1.2 s of 6 s. The rest is for the start of a new member."""
     monkeypatch.setattr(lifetime, "HANDOVER_SHARE", 0.8)
     executor = members_of(sandboxes, place)
     bench = Workbench(executor, place, tmp_path)

@@ -64,7 +64,7 @@ def offer(coordinator: CoordinatorServer, task: str) -> None:
 
 
 def has(task: str) -> bool:
-    """Whether the member received the task."""
+    """Returns whether the member received the task."""
     return any(one.get_name() == f"task {task}" for one in asyncio.all_tasks())
 
 

@@ -77,7 +77,7 @@ def test_reader_of_a_broadcast_follows_it() -> None:
 
 
 def test_node_with_finished_inputs_waits_for_no_other() -> None:
-    """As with a cached result of `b` and an expired one of `a`."""
+    """This happens with a cached result of `b` and an expired one of `a`."""
     nodes = Graph((segment("a"), segment("b", ("a",)), segment("c", ("b",))))
     assert Scheduler(nodes, {}, {"b": Summary()}, ahead=9).start() == [Run("a", {}), Run("c", {})]
 
@@ -219,7 +219,7 @@ class Activities:
         return all(self._is_over(need) for need in (*node.data, *node.after))
 
     def _is_over(self, name: str) -> bool:
-        """Whether a node is over. A barrier is over once its needs are."""
+        """Returns whether a node is over. A barrier is over once its needs are."""
         barriers = [node.id for node in self.nodes if isinstance(node, Barrier)]
         return self._may_run(name) if name in barriers else name in self.ran
 

@@ -278,7 +278,7 @@ def _resident() -> int:
 
 
 def _mapped(array: Any) -> bool:
-    """Whether the array's first byte is in a mapping of a block file."""
+    """Returns whether the array's first byte is in a mapping of a block file."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         start, stop = (int(bound, 16) for bound in line.split()[0].split("-"))
         if start <= array.ctypes.data < stop:

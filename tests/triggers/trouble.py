@@ -62,7 +62,7 @@ class Step(Struct, frozen=True):
     kinds: str = ""
     """The types that the redeployed filter accepts."""
     settled: bool = True
-    """Whether the deployment records where the version begins. Otherwise the service must."""
+    """True: the deployment records where the version begins. Otherwise the service must."""
 
 
 class Schedule(Struct, frozen=True):

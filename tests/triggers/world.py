@@ -77,7 +77,7 @@ class Owner:
     watched: list[str] = field(default_factory=list)
     paused: bool = False
     prompt: bool = True
-    """Whether running starts are answered while a handover waits for them."""
+    """True: running starts are answered while a handover waits for them."""
 
     def __post_init__(self) -> None:
         world = self.world

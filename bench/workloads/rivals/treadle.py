@@ -92,7 +92,7 @@ class Rival(Base):
     def broadcast(self, variant: str, target: Path) -> Any:  # noqa: ARG002
         """The array is in this process. The workflow reads it from a file in shared memory, written here.
 
-        As for the floor, the file is made once and then overwritten.
+        The file is made once and then overwritten, like the floor does.
         """
         with _ARRAY.open("r+b" if _ARRAY.exists() else "wb") as file:
             np.lib.format.write_array(file, self._array)

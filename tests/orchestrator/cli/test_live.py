@@ -24,7 +24,7 @@ class Screen:
         self.columns = columns
         self.rows = [""]
         self.goes_on = [False]
-        """Whether a row wraps into the next."""
+        """For each row: true if it wraps into the next."""
         self.row = self.column = 0
         self.file = io.StringIO()
         self.console = Console(

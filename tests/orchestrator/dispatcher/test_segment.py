@@ -207,7 +207,7 @@ def test_quorum_lets_stragglers_go(breaking: Breaking, tmp_path: Path) -> None:
 
 
 def test_a_quorum_is_met_by_exactly_its_share(breaking: Breaking, tmp_path: Path) -> None:
-    """As floats, 7 / 100 x 100 is more than seven."""
+    """7 / 100 x 100 in floats is more than seven."""
     given = {"flag": str(tmp_path / "never"), "first": 7}
     slow = mapped({"range": 100, "partitions": 100}, "needs_file_from", **{"with": given})
     run = breaking(spec(slow=slow, most={"type": "barrier", "input": "slow", "quorum": "7%"}, end=mapped("most")))

@@ -229,7 +229,7 @@ def free_pair() -> int:
 
 
 def test_lock_that_is_not_inherited_is_refused(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a network file system: the started server would be alive without a lock."""
+    """Without the lock, the started server would be alive but not visible, for example on a network file system."""
     monkeypatch.setattr("treadle.orchestrator.embedded.server.is_held", lambda path: False)
     with pytest.raises(UsageError, match=r"file locks do not work(.|\n)*TREADLE_HOME"):
         ensure_server(home)

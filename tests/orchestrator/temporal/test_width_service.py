@@ -158,7 +158,7 @@ async def test_groups_are_seen_as_one_stage_and_pause_and_limit_reach_them(here:
 
 
 async def _is_stuck(here: Service, run: str, folder: Path) -> bool:
-    """Whether both slots wait for the file, and the display equals the ledgers."""
+    """Returns whether both slots wait for the file, and the display equals the ledgers."""
     seen = await stage(here, run, "only")
     return seen.running == len(os.listdir(folder)) == 2 and seen.committed == on_record(here, run)
 

@@ -173,7 +173,7 @@ class Network(Generic[M]):
         return True
 
     def _look(self, sim: Sim[M]) -> bool:
-        """Whether the user could continue."""
+        """Returns whether the user could continue."""
         assert sim.poll is not None
         try:
             result = sim.poll()

@@ -387,7 +387,7 @@ class World:
         assert self.known.get(barrier, set()) <= set(self.sims), "a party is gone, and it waits"
 
     def broke(self, barrier: str) -> bool:
-        """Whether a party received the break, or is gone."""
+        """Returns whether a party received the break, or is gone."""
         parties = self.parties[barrier]
         return not parties <= set(self.sims) or any(barrier in self.sims[name].broken for name in parties)
 

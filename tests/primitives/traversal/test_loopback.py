@@ -114,7 +114,7 @@ def test_caller_finds_its_attempt_through_every_listener(sides: Sides) -> None:
 
 
 def _answers(address: tuple[str, int], token: bytes) -> bool:
-    """Whether a caller with this token reaches its attempt."""
+    """Returns whether a caller with this token reaches its attempt."""
     with _call(address) as caller:
         caller.sendall(Proof(token, leads=False).head)
         try:

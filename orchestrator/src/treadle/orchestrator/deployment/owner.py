@@ -30,7 +30,7 @@ class Owner(Struct, frozen=True):
         return {OWNER: self.id, PROFILE: self.profile}
 
     def has(self, tags: Mapping[str, Any]) -> bool:
-        """Whether a resource with these tags belongs to it."""
+        """Returns whether a resource with these tags belongs to it."""
         return tags.get(OWNER) == self.id
 
     def check(self, resource: str, tags: Mapping[str, Any], setting: str) -> None:

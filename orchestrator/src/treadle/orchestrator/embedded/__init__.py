@@ -63,7 +63,7 @@ def up(
     module: str = DRIVER_MODULE,
     environment: PythonEnvironment | None = None,
 ) -> Status:
-    """The server and driver, started when needed. Neither ends as idle while this process lives, or until it calls
+    """The server and driver, started when needed. Neither ends as idle while this process lives, unless it calls
     `release`.
 
     `environment`: the environment of the driver. None: the environment of this process.

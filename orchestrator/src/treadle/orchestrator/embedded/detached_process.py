@@ -69,8 +69,8 @@ def locked(path: Path, timeout: float) -> Iterator[None]:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process holds the lock exclusively. The check takes the lock shared for a moment, so checks do not
-    collide."""
+    """Returns whether a process holds the lock exclusively. The check takes the lock shared for a moment, so checks do
+    not collide."""
     if not path.exists():
         return False
     descriptor = try_lock(path, shared=True)
@@ -80,7 +80,7 @@ def is_held(path: Path) -> bool:
 
 
 def has_open(pid: int, path: Path) -> bool:
-    """Whether process `pid` has the file open. If /proc exists, this proves that the process holds the lock."""
+    """Returns whether process `pid` has the file open. If /proc exists, this proves that the process holds the lock."""
     folder = Path(f"/proc/{pid}/fd")
     if not Path("/proc/self/fd").exists():
         return True

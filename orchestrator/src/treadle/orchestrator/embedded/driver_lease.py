@@ -127,7 +127,7 @@ class DriverLease:
         self.close()
 
     def _no_clients(self) -> bool:
-        """Whether no client lives. If so, new clients wait from now on until this process has ended."""
+        """Returns whether no client lives. If so, new clients wait from now on until this process has ended."""
         self._clients = try_lock(self._home.clients)
         return self._clients is not None
 

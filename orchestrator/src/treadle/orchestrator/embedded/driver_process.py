@@ -77,12 +77,12 @@ class DriverFiles:
 
 
 def driver_alive(home: Home, name: str | None = None) -> bool:
-    """Whether a driver of the environment lives, ready or not. `name`: as in DriverFiles."""
+    """Returns whether a driver of the environment lives, ready or not. `name`: as in DriverFiles."""
     return is_held(DriverFiles(home, name).alive)
 
 
 def any_driver_alive(home: Home, but: str | None = None) -> bool:
-    """Whether a driver of any environment lives, other than the environment called `but`."""
+    """Returns whether a driver of any environment lives, other than the environment called `but`."""
     names = {FIRST, *(name for name, _ in known_environments(home))} - {but}
     return any(driver_alive(home, name) for name in names)
 

@@ -114,7 +114,7 @@ def ensure_server(home: Home, *, ui: bool = False) -> ServerState:
 
 
 def server_alive(home: Home) -> bool:
-    """Whether a server process of this home exists, ready or not."""
+    """Returns whether a server process of this home exists, ready or not."""
     return is_held(_Files(home).alive)
 
 
@@ -163,7 +163,8 @@ def _start(files: _Files, ui: bool) -> ServerState:
 
 
 def has_unfinished_database(home: Home) -> bool:
-    """Whether the first start broke off, for example on a full disk. The next start then recreates the database."""
+    """Returns whether the first start broke off, for example on a full disk. The next start then recreates the
+    database."""
     files = _Files(home)
     return files.unfinished.exists() and not is_held(files.alive)
 
@@ -235,7 +236,7 @@ def _await_ready(files: _Files, port: int, *, ui: bool, timeout: float) -> Serve
 
 
 async def _prepare_namespace(address: str) -> bool:
-    """Whether the server is healthy. Makes its namespace keep closed runs for RETENTION."""
+    """Returns whether the server is healthy. Makes its namespace keep closed runs for RETENTION."""
     from google.protobuf.duration_pb2 import Duration
     from temporalio.api.namespace.v1 import NamespaceConfig
     from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, UpdateNamespaceRequest

@@ -208,7 +208,7 @@ class Profile(Table):
 
     @property
     def embedded(self) -> bool:
-        """Whether Temporal is the embedded server of the home."""
+        """Returns whether Temporal is the embedded server of the home."""
         return self.temporal is None
 
     def store_url(self, home: Home) -> str:
@@ -253,7 +253,7 @@ def sdk_profile(name: str, environ: Mapping[str, str]) -> ClientConfigProfile:
 
 
 def _sdk_is_configured(environ: Mapping[str, str]) -> bool:
-    """Whether the SDK's own settings name a cluster. The SDK is imported only if it can have settings."""
+    """Returns whether the SDK's own settings name a cluster. The SDK is imported only if it can have settings."""
     file = environ.get("TEMPORAL_CONFIG_FILE") or _default_config_file(environ)
     if not any(key.startswith("TEMPORAL_") for key in environ) and not Path(file).exists():
         return False

@@ -79,10 +79,10 @@ class MemberSettings(Table):
     listen: str = ""
     """The address at which this driver listens, if it is another one."""
     direct: bool | None = None
-    """Whether members keep their blocks for each other. None: true for actions of OpenWhisk, false for functions of
+    """True: members keep their blocks for each other. None: true for actions of OpenWhisk, false for functions of
     Lambda."""
     inbound: bool | None = None
-    """Whether members accept connections. None: true for actions of OpenWhisk, false for functions of Lambda."""
+    """True: members accept connections. None: true for actions of OpenWhisk, false for functions of Lambda."""
     idle: Duration = 60.0
     """Seconds for which a member without a task is kept."""
 

@@ -130,10 +130,10 @@ def broadcast(level: Level, name: str, stage: BroadcastStage) -> None:
 
 
 def _ships_as_it_is(level: Level, name: str, stage: BroadcastStage) -> bool:
-    """Whether the broadcast needs no task, since its input is already a single record in a block.
+    """Returns whether the broadcast needs no task, since its input is already a single record in a block.
 
-    Its readers then check the limit, so it must have readers. A state does not qualify if an inner loop has a state of
-    the same name, since readers there would take that one.
+    Its readers then check the limit, so at least one reader must be unconditional. A state does not qualify if an inner
+    loop has a state of the same name, since readers there would take that one.
     """
     if stage.output or not level.planner.is_single(stage.input, name):
         return False

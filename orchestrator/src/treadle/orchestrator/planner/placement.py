@@ -111,7 +111,7 @@ def crowded(graph: Graph, site: Site) -> Graph:
 
 
 def _is_in_memory(segment: Segment, site: Site) -> bool:
-    """Whether the segment's blocks go to this host's memory and stay there until the run is over."""
+    """Returns whether the segment's blocks go to this host's memory and stay there until the run is over."""
     shared = segment.put == "host" and site.executors[segment.policy.executor].shares_host
     return shared and not isinstance(segment.tail, Discard)
 
@@ -128,7 +128,7 @@ def _told(graph: Graph, names: Collection[str], words: str) -> Graph:
 
 
 def _holds(node: Node, held: Set[str]) -> bool:
-    """Whether the node's blocks stay with members. A loop's may, since its last state can be its first."""
+    """Returns whether the node's blocks stay with members. A loop's may, since its last state can be its first."""
     if isinstance(node, Loop):
         return not held.isdisjoint(node.data) or any(_holds(inner, held) for inner in node.body.nodes)
     return isinstance(node, Segment) and node.put == "host" and node.policy.executor.endswith(MEMBERS)

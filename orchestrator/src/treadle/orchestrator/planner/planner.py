@@ -57,7 +57,7 @@ class Planner:
         return self._kept.get(id(stage))
 
     def is_single(self, given: object, user: str) -> bool:
-        """Whether the input of stage `user` is a single record."""
+        """Returns whether the input of stage `user` is a single record."""
         return isinstance(given, str) and is_single(self.document, given, self.document.nodes[user].loops)
 
     def location(self, uri: str) -> str:

@@ -22,7 +22,7 @@ from .transport import Site
 STATE = "state"
 """Represents a loop's states among the nodes whose blocks stay with members, since a state's blocks may."""
 _SHARE = 2
-"""Blocks may fill the n-th part of the members' temporary folders."""
+"""Blocks may fill one part in this many of the members' temporary folders."""
 
 
 class Choice(NamedTuple):

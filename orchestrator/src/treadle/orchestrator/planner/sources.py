@@ -97,7 +97,7 @@ class Sources:
             raise UsageError(f"{value}: {error.message}", f"Give it: {missing}" if missing else error.hint) from error
 
     def is_false(self, condition: str) -> bool:
-        """Whether inputs and run alone make the condition false."""
+        """Returns whether inputs and run alone make the condition false."""
         expression = parse(condition)
         if not {path[0] for path in paths(expression)} <= self._env.keys():
             return False
@@ -107,7 +107,7 @@ class Sources:
             return False
 
     def gives_events(self, name: str) -> bool:
-        """Whether the value of an input is a range of events."""
+        """Returns whether the value of an input is a range of events."""
         value = self._env["inputs"].get(name)
         return value is not None and isinstance(source_of(value), EventRange)
 

@@ -104,7 +104,7 @@ class Opened:
     done: dict[str, str]
     """Node -> Summary, for nodes found closed."""
     tells: bool = False
-    """True: the run's end must be published (a lifecycle event, or a record for a trigger)."""
+    """True: the driver emits lifecycle events."""
     groups: dict[str, list[int]] = field(default_factory=dict)
     """Wide node -> its open task groups, if the plan knows their number."""
     seats: int = 0

@@ -42,7 +42,8 @@ def bounded(report: NodeReport, node: str) -> NodeReport:
 
 
 def is_small(report: NodeReport, share: int) -> bool:
-    """Whether a node is done, and `share` summaries like this one leave half of a payload for the next nodes."""
+    """Returns whether a node is done, and `share` summaries like this one leave half of a payload for the next
+    nodes."""
     return bool(report.summary) and len(json.dumps(report.summary)) <= PAYLOAD // (2 * share)  # text in a document
 
 

@@ -108,7 +108,7 @@ def _closed(run: Run, node: Node) -> Summary | None:
 
 
 def _is_wanted(graph: Graph, node: Node, env: Mapping[str, Any], done: Mapping[str, Summary]) -> bool:
-    """Whether the node's condition is already true. False also if a node that it reads is not done."""
+    """Returns whether the node's condition is already true. False also if a node that it reads is not done."""
     if not node.when:
         return True
     condition = expressions.parse(node.when)
@@ -139,7 +139,7 @@ def _taken_over(run: Run, node: Segment | Loop, entries: Entries) -> Summary | N
 
 
 def _has_begun(run: Run, node: Segment | Loop) -> bool:
-    """Whether the node was closed once and is to run again, or is a loop under way."""
+    """Returns whether the node was closed once and is to run again, or is a loop under way."""
     return bool(run.files.generation(node.id)) or (isinstance(node, Loop) and run.files.has_ledger(node.id))
 
 

@@ -251,7 +251,7 @@ class RunFiles:
         return [self.segment(segment), *sorted(inner)]
 
     def has_ledger(self, segment: str) -> bool:
-        """Whether a dispatcher has begun the segment's ledger."""
+        """Returns whether a dispatcher has begun the segment's ledger."""
         return any(self.store.list(f"{self.segment(segment)}/ledger/"))
 
     def _generations(self, segment: str) -> Iterator[int]:

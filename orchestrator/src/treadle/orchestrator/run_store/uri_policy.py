@@ -202,8 +202,8 @@ def _child(submission: Submission, env: Mapping[str, Any], name: str, stage: Map
 
 
 def is_below(uri: str, prefix: str, base: Path) -> bool:
-    """Whether everything that `uri` (a path, URL or glob) can name is below `prefix` (not a glob), compared step by
-    step.
+    """Returns whether everything that `uri` (a path, URL or glob) can name is below `prefix` (not a glob), compared
+    step by step.
 
     `s3://lake` does not cover `s3://lakehouse/x`. Steps such as `..` are resolved in paths. They are refused in URLs,
     since stores differ over them.

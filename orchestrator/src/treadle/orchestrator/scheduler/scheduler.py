@@ -124,7 +124,7 @@ class Scheduler:
 
     @property
     def in_groups(self) -> bool:
-        """Whether task groups are under way."""
+        """Returns whether task groups are under way."""
         return bool(self._groups)
 
     @property
@@ -273,7 +273,7 @@ class Scheduler:
         return self._lost(node.id, groups.lost)
 
     def _held(self) -> bool:
-        """Whether nothing may start now."""
+        """Returns whether nothing may start now."""
         return self._paused or self._resting or self._problem is not None or bool(self._escalated)
 
     def _producer(self, block: str) -> str | None:

@@ -71,6 +71,7 @@ async def _needless(host: HostFolder, client: Client, run: str) -> bool:
 
 
 def _is_old(folder: Path) -> bool:
-    """Whether nothing below the folder was written or removed for as long as the blocks of a failed run are kept."""
+    """Returns whether nothing below the folder was written or removed for as long as the blocks of a failed run are
+    kept."""
     written = max((os.stat(below).st_mtime for below, _, _ in os.walk(folder)), default=0.0)
     return time.time() - written > KEEP_FAILED.total_seconds()

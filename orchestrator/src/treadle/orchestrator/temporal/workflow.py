@@ -387,7 +387,7 @@ def _ending() -> Iterator[None]:
 
 
 def is_long() -> bool:
-    """Whether the history should be cut."""
+    """Returns whether the history should be cut."""
     return workflow.info().is_continue_as_new_suggested()
 
 

@@ -97,7 +97,8 @@ class Reclaimer:
         return mine and self._files.generation(node.id) == 1 and self._is_read(node)
 
     def _is_read(self, node: Node) -> bool:
-        """Whether the node has readers and all of them are closed. A reader that passes data on must itself be read."""
+        """Returns whether the node has readers and all of them are closed. A reader that passes data on must itself be
+        read."""
         readers = [one for one in self._graph.nodes if node.id in one.data]
         return bool(readers) and all(map(self._is_over, readers))
 

@@ -56,7 +56,8 @@ class Hosts:
             self._lost[host] = time.monotonic()
 
     def took(self, names: Collection[str], slices: Iterable[Slice]) -> None:
-        """Of `slices`, which a partition reads, the blocks called `names` are gone. Count the loss of their hosts."""
+        """Count the loss of the hosts of lost blocks. `names`: the lost blocks. `slices`: the slices that a partition
+        reads."""
         for place in {place for one in slices if one.name in names for place in one.locations}:
             if place.startswith("host:"):
                 self.lost(place.removeprefix("host:"))

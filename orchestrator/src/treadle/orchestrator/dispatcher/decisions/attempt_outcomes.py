@@ -86,7 +86,7 @@ class Budgets:
         return self._memory.get(partition, self._policy.memory_start)
 
     def is_last(self, partition: int) -> bool:
-        """Whether a failure of the partition's next attempt would be final."""
+        """Returns whether a failure of the partition's next attempt would be final."""
         return self._spent[partition] + 1 >= self._maximum_attempts
 
     def judge(self, failure: Failure) -> Verdict:

@@ -96,7 +96,7 @@ class Dispatch:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing runs."""
+        """Returns whether nothing runs."""
         return not self._running
 
     @property
@@ -105,12 +105,12 @@ class Dispatch:
 
     @property
     def stopped(self) -> bool:
-        """Whether no further partition will be handed out. Some may still run."""
+        """Returns whether no further partition will be handed out. Some may still run."""
         return self._stopping or self._enough()
 
     @property
     def over(self) -> bool:
-        """Whether nothing runs and nothing will, or a quorum is met. After a quorum the running attempts are
+        """Returns whether nothing runs and nothing will, or a quorum is met. After a quorum the running attempts are
         surplus."""
         return self._enough() or (self.idle and (self.stopped or not (self._waiting() or self._delayed)))
 
@@ -238,7 +238,7 @@ class Dispatch:
             self._backups.begins(slot, running[0], now)
 
     def _may_begin(self) -> bool:
-        """Whether another task may start. While it may not, only the end of a task changes that."""
+        """Returns whether another task may start. While it may not, only the end of a task changes that."""
         return not (self.stopped or (self.limit and len(self._running) >= self.limit))
 
     def _may_double(self) -> bool:

@@ -45,7 +45,7 @@ class LedgerWriter:
         return self._appended
 
     def wrote(self, mark: int) -> bool:
-        """Whether everything up to a mark is written."""
+        """Returns whether everything up to a mark is written."""
         return self._written >= mark
 
     async def synced(self) -> None:

@@ -5,8 +5,8 @@ makes the order total: if two writers want the same number, one wins, and the ot
 
 A writer opens an **epoch** by appending an epoch record. A writer that finds a higher epoch at its next number is
 fenced and stops; records that it had not appended by then were never committed. So two dispatchers on one segment are
-harmless (a stalled driver, a late heartbeat), on any store with create-if-absent, and no process holds a lock that
-could outlast it.
+harmless (a stalled driver, a late heartbeat), on any store with create-if-absent, and no process that could stall holds
+a lock.
 
 The idea is the optimistic log of Delta Lake (Armbrust et al., VLDB 2020). docs/decisions/0004 gives the reasons against
 one file.
@@ -82,7 +82,7 @@ class Failed(Struct, frozen=True, tag="failed"):
     message: str
     final: bool
     spent: bool
-    """Whether the attempt counts against maximumAttempts."""
+    """True: the attempt counts against maximumAttempts."""
 
 
 class Lost(Struct, frozen=True, tag="lost"):

@@ -37,7 +37,8 @@ class Unclosed(Struct, frozen=True):
 
 
 def is_wide(run: Run, segment: Segment) -> bool:
-    """Whether the segment runs in task groups. Its plan may have left the number of partitions open. Blocking."""
+    """Returns whether the segment runs in task groups. Its plan may have left the number of partitions open.
+    Blocking."""
     return bool(segment.group) and max(segment.partitions, _partitions(run, segment)) > segment.group
 
 
