@@ -33,9 +33,9 @@ from .common.exit_codes import finish, reported
 
 SECTIONS = {
     "Write a workflow": ("init", "validate", "plan", "convert", "schema"),
-    "Start and go on": ("run", "submit", "resume", "rerun"),
-    "Look": ("watch", "show", "list", "logs", "result", "report"),
-    "Steer": ("pause", "unpause", "limit", "cancel", "terminate"),
+    "Start and resume": ("run", "submit", "resume", "rerun"),
+    "View": ("watch", "show", "list", "logs", "result", "report"),
+    "Control": ("pause", "unpause", "limit", "cancel", "terminate"),
     "Events": ("deploy", "undeploy", "trigger", "dlq"),
     "Functions": ("deploy lambda", "deploy openwhisk", "undeploy lambda", "undeploy openwhisk"),
     "Serve": ("dev", "worker", "triggers", "gc", "doctor"),
@@ -152,7 +152,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def treadle(
     version: Annotated[
-        bool, typer.Option("--version", is_eager=True, callback=_version, show_envvar=False, help="Print it.")
+        bool, typer.Option("--version", is_eager=True, callback=_version, show_envvar=False, help="Print the version.")
     ] = False,
 ) -> None:
     """Declarative workflows for data-parallel work, run durably."""

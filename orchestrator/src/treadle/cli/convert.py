@@ -15,10 +15,10 @@ def convert(
     file: FileArgument,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="The file to write; without it, and with `-`: stdout."),
+        typer.Option("--output", "-o", metavar="FILE", help="Output file. Default, and `-`: stdout."),
     ] = None,
 ) -> None:
-    """A YAML workflow as Python, a Python one as YAML: the same document. Comments are lost."""
+    """Convert a YAML workflow to Python, or a Python one to YAML: the same document. Comments are lost."""
     text = _converted(file)
     if output is None or str(output) == "-":
         typer.echo(text, nl=False)

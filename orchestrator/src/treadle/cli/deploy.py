@@ -49,17 +49,18 @@ def deploy(
         typer.Argument(help="Workflows: YAML files, or Python files.", metavar="FILE", autocompletion=complete_deploy),
     ],
     diff: Annotated[
-        bool, typer.Option("--diff", help="Show what differs from the version that counts now; change nothing.")
+        bool, typer.Option("--diff", help="Show the differences from the current version; change nothing.")
     ] = False,
     prune: Annotated[
-        bool, typer.Option("--prune", help="Undeploy workflows of the same folders that no FILE holds.")
+        bool, typer.Option("--prune", help="Undeploy workflows from the same folders that no FILE contains.")
     ] = False,
-    paused: Annotated[bool, typer.Option("--paused", help="New triggers begin paused.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; change nothing.")] = False,
+    paused: Annotated[bool, typer.Option("--paused", help="Deploy new triggers as paused.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the changes; make none.")] = False,
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:
-    """Let events start a workflow: keep it with its code, as a new version if anything changed, and its triggers."""
+    """Deploy workflows, so that events can start them. Stores code and triggers as a new version if anything
+    changed."""
     env = Environment(profile)
     candidates = [candidate(env, file) for file in files]
     _check_names(candidates, files)
@@ -81,11 +82,11 @@ def undeploy(
     workflow: Annotated[
         str, typer.Argument(help="Name of a deployed workflow.", metavar="NAME", autocompletion=complete_undeploy)
     ],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the changes; make none.")] = False,
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:
-    """Let nothing start a workflow any more. Its runs go on; its versions stay, for runs of them."""
+    """Undeploy a workflow, so that no event starts it. Its runs continue; its versions stay, for runs of them."""
     env = Environment(profile)
     done = [_undeploy(env, env.registry.deployment(workflow), dry_run)]
     schedules = [] if dry_run or not _has_schedules(done) else reconcile(env)

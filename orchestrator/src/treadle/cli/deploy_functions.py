@@ -29,31 +29,35 @@ if TYPE_CHECKING:
 
 TableOption = Annotated[
     str | None,
-    typer.Option("--executor", metavar="NAME", help="Table of the profile; not needed while one is of this kind."),
+    typer.Option(
+        "--executor", metavar="NAME", help="Executor table of the profile; not needed if only one has this kind."
+    ),
 ]
-DiffOption = Annotated[bool, typer.Option("--diff", help="Show what differs from what is there.")]
-PruneOption = Annotated[bool, typer.Option("--prune", help="Remove functions of sizes that are not wanted any more.")]
+DiffOption = Annotated[bool, typer.Option("--diff", help="Show the differences from the current deployment.")]
+PruneOption = Annotated[bool, typer.Option("--prune", help="Remove functions of sizes that are no longer configured.")]
 AdoptOption = Annotated[
     bool, typer.Option("--adopt", help="Take over functions and a role that belong to another profile.")
 ]
 PolicyOption = Annotated[
     Literal["driver", "deployer", "functions"] | None,
-    typer.Option("--policy", help="Print the IAM policy that these need; deploy nothing."),
+    typer.Option("--policy", help="Print the IAM policy for this role; deploy nothing."),
 ]
 HelloOption = Annotated[
-    bool, typer.Option("--hello", help="Then call a function, try the store from there, and say what is refused.")
+    bool, typer.Option("--hello", help="Then call a function, test its store access, and print what is refused.")
 ]
-DryOption = Annotated[bool, typer.Option("--dry-run", help="Say what would be done; change nothing.")]
+DryOption = Annotated[bool, typer.Option("--dry-run", help="Print the changes; make none.")]
 ImageOption = Annotated[
     Path | None,
-    typer.Option("--dockerfile", metavar="FOLDER", help="Write a Dockerfile and what it copies there; deploy nothing."),
+    typer.Option(
+        "--dockerfile", metavar="FOLDER", help="Write a Dockerfile and the files it copies to FOLDER; deploy nothing."
+    ),
 ]
 TemplateOption = Annotated[
     Path | None,
     typer.Option(
         "--template",
         metavar="FILE",
-        help="Write a CloudFormation template there, the package beside it; deploy nothing.",
+        help="Write a CloudFormation template, and the package beside it; deploy nothing.",
     ),
 ]
 _EXAMPLES = {
@@ -75,7 +79,7 @@ def deploy_lambda(
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:
-    """Make or update the functions of AWS Lambda that run tasks, one of each size, and their role."""
+    """Create or update the AWS Lambda functions that run tasks, one for each size, and their role."""
     env = Environment(profile)
     settings: LambdaSettings = _settings(env, "lambda", executor)
     if dockerfile is not None:
@@ -108,7 +112,7 @@ def deploy_openwhisk(
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:
-    """Make or update the actions of Apache OpenWhisk that run tasks, one of each size."""
+    """Create or update the Apache OpenWhisk actions that run tasks, one for each size."""
     env = Environment(profile)
     settings: OpenWhiskSettings = _settings(env, "openwhisk", executor)
     if dockerfile is not None:

@@ -25,31 +25,33 @@ if TYPE_CHECKING:
 
 dlq = typer.Typer(
     cls=Verbs,
-    help="Dead letters: events that could start no run.",
+    help="Dead letters: events that could not start a run.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 TriggerOption = Annotated[
-    str | None, typer.Option("--trigger", metavar="WORKFLOW.TRIGGER", help="Only of this trigger.")
+    str | None, typer.Option("--trigger", metavar="WORKFLOW.TRIGGER", help="Only letters of this trigger.")
 ]
 ReasonTextOption = Annotated[
-    str | None, typer.Option("--reason", metavar="TEXT", help="Only those whose reason holds this text.")
+    str | None, typer.Option("--reason", metavar="TEXT", help="Only letters whose reason contains this text.")
 ]
-AllOption = Annotated[bool, typer.Option("--all", help="All letters, or all that --trigger and --reason choose.")]
-IdsArgument = Annotated[list[str] | None, typer.Argument(help="As `dlq list` shows them.", metavar="ID")]
-IdArgument = Annotated[str, typer.Argument(help="As `dlq list` shows it.", metavar="ID")]
+AllOption = Annotated[bool, typer.Option("--all", help="All letters, or all that --trigger and --reason select.")]
+IdsArgument = Annotated[list[str] | None, typer.Argument(help="Letter ids from `dlq list`.", metavar="ID")]
+IdArgument = Annotated[str, typer.Argument(help="Letter id from `dlq list`.", metavar="ID")]
 
 
 @dlq.command("list")
 def list_(
     trigger: TriggerOption = None,
     reason: ReasonTextOption = None,
-    every: Annotated[bool, typer.Option("--all", help="Also those that were replayed or dropped.")] = False,
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Most letters to show, the newest.")] = 50,
+    every: Annotated[bool, typer.Option("--all", help="Include replayed and dropped letters.")] = False,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, metavar="N", help="Maximum letters to show, newest first.")
+    ] = 50,
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:
-    """Dead letters of deployed triggers that wait for a replay. Reads their topics; changes nothing."""
+    """List the dead letters of deployed triggers that wait for a replay. Reads their topics; changes nothing."""
     letters = Letters(Environment(profile))
     marked = [(one, letters.outcome(one)) for one in letters.of(trigger, reason)]
     chosen = sorted((pair for pair in marked if every or pair[1] is None), key=lambda pair: pair[0].time)
@@ -74,7 +76,7 @@ def _row(letter: Letter, outcome: Outcome | None) -> list[str]:
 
 @dlq.command()
 def show(letter: IdArgument, output: TextOrJson = "text", profile: ProfileOption = None) -> None:
-    """One dead letter with its key, headers and value, and what became of it."""
+    """Show one dead letter with its key, headers, value and outcome."""
     letters = Letters(Environment(profile))
     (one,) = letters.named([letter])
     about = _full(one, letters.outcome(one))
@@ -95,12 +97,13 @@ def replay(
     trigger: TriggerOption = None,
     reason: ReasonTextOption = None,
     every: AllOption = False,
-    again: Annotated[bool, typer.Option("--again", help="Also those that were replayed before.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would start; start nothing.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Include letters that were replayed before.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the runs that would start; start none.")] = False,
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:
-    """Start runs for dead letters, as the deployed version judges them now. What was replayed is not started twice."""
+    """Start runs for dead letters, with the rules of the deployed version. A letter that was replayed is not started
+    twice."""
     env = Environment(profile)
     letters = Letters(env)
     chosen = _chosen(letters, ids, trigger, reason, every=every, again=again)
@@ -120,11 +123,14 @@ def drop(
     trigger: TriggerOption = None,
     reason: ReasonTextOption = None,
     every: AllOption = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be dropped; change nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the letters that would be dropped; drop none.")
+    ] = False,
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:
-    """List dead letters no more. They stay where they are: `list --all` shows them, `replay ID` still replays them."""
+    """Hide dead letters from the list. They stay where they are: `list --all` shows them, `replay ID` still replays
+    them."""
     letters = Letters(Environment(profile))
     chosen = _chosen(letters, ids, trigger, reason, every=every, again=False)
     if not dry_run:

@@ -44,7 +44,7 @@ _PARTS = (
 
 
 def doctor(output: TextOrJson = "text", profile: ProfileOption = None) -> None:
-    """Check Temporal, store, key, shared memory, versions, and what triggers need. Starts nothing."""
+    """Check Temporal, store, key, shared memory, versions, and the prerequisites of triggers. Starts nothing."""
     env = Environment(profile)
     found: list[Check] = []
     for check in (_python, _versions, _home, _settings, _temporal, _store, _executors, _memory, kafka, hooks):

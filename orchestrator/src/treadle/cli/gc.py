@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 def gc(
     older_than: Annotated[
-        str, typer.Option("--older-than", metavar="DURATION", help="Untouched for so long, such as 7d.")
+        str, typer.Option("--older-than", metavar="DURATION", help="Minimum age since the last write, such as 7d.")
     ] = "30d",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed; remove nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be removed; remove nothing.")] = False,
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:
-    """Remove what runs that are over hold in the store: blocks, ledgers, logs, code. Their outputs stay.
+    """Remove the stored data of ended runs: blocks, ledgers, logs, code. Their outputs stay.
 
-    A removed run can be neither resumed nor repeated, and shows no details any more. What `cache` keeps of it stays
-    until its ttl is over; then it is removed too.
+    A removed run can be neither resumed nor repeated, and shows no details any more. Data that `cache` keeps of it
+    stays until its ttl expires; then it is removed too.
     """
     env = Environment(profile)
     before = time.time() - duration(older_than, "--older-than")

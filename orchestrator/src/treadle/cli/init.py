@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 
 def schema() -> None:
-    """The JSON Schema of workflow documents, for editors."""
+    """Print the JSON Schema of workflow documents, for editors."""
     from treadle.dsl.schema import published
 
     typer.echo(published(), nl=False)
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to; made when it is not there.")] = Path("."),
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Target folder; created if missing.")] = Path("."),
     template: Annotated[
-        Literal["wordcount", "etl"], typer.Option("--template", "-t", help="What to begin with.")
+        Literal["wordcount", "etl"], typer.Option("--template", "-t", help="The example to start from.")
     ] = "wordcount",
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
 ) -> None:
-    """Write a workflow that runs, its functions, some data, and the schema for your editor."""
+    """Create an example workflow with its functions, some data, and the schema for your editor."""
     from treadle.dsl.schema import FILE, published
 
     made = dict(_texts(files(__package__) / "skeletons" / template))

@@ -36,11 +36,11 @@ def logs(
     attempt: Annotated[
         int | None, typer.Option("--attempt", "-a", min=1, metavar="N", help="Only this attempt.")
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the run is over.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until the end of the run.")] = False,
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:
-    """Errors of attempts, equal ones together, then what attempts printed. Needs no driver."""
+    """Print the errors of attempts, grouped, then their output. Needs no driver."""
     env = Environment(profile)
 
     async def work(runs: Runs) -> None:
@@ -114,16 +114,20 @@ def result(
     stage: Annotated[
         str | None,
         typer.Option(
-            "--stage", "-s", metavar="STAGE", help="The records of this stage instead.", autocompletion=complete_stage
+            "--stage",
+            "-s",
+            metavar="STAGE",
+            help="Print the records of this stage instead.",
+            autocompletion=complete_stage,
         ),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, metavar="N", help="Records of --stage, at most.")
+        int | None, typer.Option("--limit", min=1, metavar="N", help="Maximum records of --stage.")
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the end of the run.")] = False,
     profile: ProfileOption = None,
 ) -> None:
-    """The outputs of a run as JSON; with --stage the records of a stage, as JSON lines."""
+    """Print the outputs of a run as JSON; with --stage the records of a stage, as JSON lines."""
     env = Environment(profile)
     if limit is not None and stage is None:
         raise UsageError("--limit counts records of a stage", "Name it: --stage S.")

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 
 def validate(
-    files: Annotated[list[Path], typer.Argument(help="Workflows.", metavar="FILE", autocompletion=complete_file)],
+    files: Annotated[list[Path], typer.Argument(help="Workflow files.", metavar="FILE", autocompletion=complete_file)],
     strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors.")] = False,
     format: Annotated[
-        Literal["text", "json", "sarif", "github"], typer.Option("--format", help="Of the findings.")
+        Literal["text", "json", "sarif", "github"], typer.Option("--format", help="Output format of the findings.")
     ] = "text",
     no_import: Annotated[bool, typer.Option("--no-import", help="Do not import the functions.")] = False,
 ) -> None:
@@ -83,13 +83,13 @@ def plan(
             "--against",
             metavar="RUN",
             autocompletion=complete_run,
-            help="Say for each stage what differs from that run, if anything.",
+            help="For each stage, show its differences from that run.",
         ),
     ] = None,
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:
-    """What a run would do and why: segments, partitions, where data goes, what is cached. Starts nothing."""
+    """Explain a run before it starts: segments, partitions, destinations of data, cached results. Starts nothing."""
     from treadle.orchestrator.planner import explain
 
     from .view.costs import read_assumed, supposing

@@ -23,11 +23,11 @@ def report(
     run: RunArgument,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="The file to write; `-` for stdout. Default: RUN.html"),
+        typer.Option("--output", "-o", metavar="FILE", help="Output file; `-` for stdout. Default: RUN.html"),
     ] = None,
     profile: ProfileOption = None,
 ) -> None:
-    """One HTML page of a run: its graph, timeline, stages, errors and outputs. Needs no driver."""
+    """Write an HTML page about a run: its graph, timeline, stages, errors and outputs. Needs no driver."""
     env = Environment(profile)
 
     async def work(runs: Runs) -> tuple[str, str]:

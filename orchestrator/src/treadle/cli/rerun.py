@@ -27,12 +27,13 @@ def rerun(
     dry_run: DryRunOption = False,
     no_cache: Annotated[
         bool,
-        typer.Option("--no-cache", help="Run everything, also what is cached; the cache has the new results then."),
+        typer.Option("--no-cache", help="Run all stages, cached ones too; replace their cached results."),
     ] = False,
     watch: WatchOption = False,
     profile: ProfileOption = None,
 ) -> None:
-    """Start a new run with the workflow, code and inputs of another one, and print its id. Inputs given here differ."""
+    """Start a new run with the workflow, code and inputs of another one, and print its id. Options override its
+    inputs."""
     env = Environment(profile)
 
     async def work(runs: Runs) -> Exit:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 AssumeOption = Annotated[
     Literal["done", "retry"] | None,
-    typer.Option(help="What happened to attempts of `idempotent: false` stages whose outcome is unknown."),
+    typer.Option(help="Treat attempts of `idempotent: false` stages with unknown outcome as done, or retry them."),
 ]
 
 
@@ -41,9 +41,7 @@ def resume(
     assume: AssumeOption = None,
     file: Annotated[
         Path | None,
-        typer.Option(
-            "--file", "-f", metavar="FILE", help="Refuse unless this workflow and its code are the run's own."
-        ),
+        typer.Option("--file", "-f", metavar="FILE", help="Fail unless this workflow and its code are the run's own."),
     ] = None,
     input: InputOption = None,
     inputs: InputsOption = None,
@@ -54,21 +52,19 @@ def resume(
             envvar="TREADLE_RESUME_FROM",
             metavar="STAGE",
             autocompletion=complete_stage,
-            help="Run this stage again, and all that comes after it; keep the rest. `load/read`: of a sub-workflow.",
+            help="Run this stage and all later ones again; keep the rest. `load/read`: stage of a sub-workflow.",
         ),
     ] = None,
-    only_failed: Annotated[
-        bool, typer.Option("--only-failed", help="Go on with the stages that have failed; begin no other one.")
-    ] = False,
+    only_failed: Annotated[bool, typer.Option("--only-failed", help="Resume failed stages only.")] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Show what is kept and what runs again; do nothing.")
+        bool, typer.Option("--explain", help="Show the stages that are kept and that run again; do nothing.")
     ] = False,
     detach: Annotated[bool, typer.Option("--detach", help="Do not watch.")] = False,
     profile: ProfileOption = None,
 ) -> None:
-    """Go on with a run that failed, was cancelled or timed out, or whose driver is dead. What is committed is kept.
+    """Resume a run that failed, was cancelled or timed out, or whose driver is dead. Committed partitions are kept.
 
-    A run always goes on with the workflow and the code it was submitted with; changed files change new runs only.
+    A run always resumes with the workflow and the code it was submitted with; changed files affect new runs only.
     """
     env = Environment(profile)
 

@@ -42,7 +42,7 @@ class Given:
 
     input: InputOption = None
     inputs: InputsOption = None
-    id: Annotated[str | None, typer.Option("--id", metavar="RUN", help="Run id; made up when not given.")] = None
+    id: Annotated[str | None, typer.Option("--id", metavar="RUN", help="Run id; default: generated.")] = None
     executor: ExecutorOption = None
 
     def values(self) -> dict[str, Any]:
@@ -69,10 +69,10 @@ class Starting:
 
     if_exists: Annotated[
         Literal["fail", "use", "terminate"],
-        typer.Option("--if-exists", envvar="TREADLE_IF_EXISTS", help="When the id exists already."),
+        typer.Option("--if-exists", envvar="TREADLE_IF_EXISTS", help="Action if the id exists already."),
     ] = "fail"
     start_delay: Annotated[
-        str | None, typer.Option("--start-delay", metavar="DURATION", help="Begin so much later, such as 10m.")
+        str | None, typer.Option("--start-delay", metavar="DURATION", help="Delay of the start, such as 10m.")
     ] = None
     dry_run: DryRunOption = False
 

@@ -29,17 +29,21 @@ def worker(
     ] = None,
     max_tasks: Annotated[
         int | None,
-        typer.Option(envvar="TREADLE_MAX_TASKS", min=1, metavar="N", help="Tasks at a time; default: the cores."),
+        typer.Option(
+            envvar="TREADLE_MAX_TASKS", min=1, metavar="N", help="Maximum concurrent tasks. Default: number of cores."
+        ),
     ] = None,
     metrics: Annotated[
         str | None,
-        typer.Option(envvar="TREADLE_METRICS", metavar="HOST:PORT", help="Serve metrics there, for Prometheus."),
+        typer.Option(
+            envvar="TREADLE_METRICS", metavar="HOST:PORT", help="Address at which to serve metrics for Prometheus."
+        ),
     ] = None,
     log: LogOption = "text",
     log_level: LogLevelOption = "warning",
     profile: ProfileOption = None,
 ) -> None:
-    """Interpret runs and run their tasks until told to stop."""
+    """Serve runs and their tasks until stopped."""
     from treadle.orchestrator.telemetry.logs import set_up
     from treadle.orchestrator.telemetry.metrics_server import metrics_page
     from treadle.orchestrator.temporal.driver import serve
@@ -58,13 +62,14 @@ def worker(
 
 def triggers(
     metrics: Annotated[
-        str | None, typer.Option("--metrics", metavar="HOST:PORT", help="Serve metrics there, for Prometheus.")
+        str | None,
+        typer.Option("--metrics", metavar="HOST:PORT", help="Address at which to serve metrics for Prometheus."),
     ] = None,
     log: LogOption = "text",
     log_level: LogLevelOption = "info",
     profile: ProfileOption = None,
 ) -> None:
-    """Start runs for events of deployed workflows until told to stop. Several may run; deploys are noticed."""
+    """Start runs for events of deployed workflows until stopped. Several services may run; they notice deployments."""
     from treadle.orchestrator.telemetry.logs import set_up
     from treadle.orchestrator.telemetry.metrics_server import metrics_page
     from treadle.triggers.service import instance
@@ -146,10 +151,10 @@ dev = typer.Typer(
 
 @dev.command()
 def up(
-    detach: Annotated[bool, typer.Option("--detach", help="Return at once; they end when idle.")] = False,
+    detach: Annotated[bool, typer.Option("--detach", help="Return at once; the processes end when idle.")] = False,
     profile: ProfileOption = None,
 ) -> None:
-    """Start server, driver and web UI, and keep them until Ctrl-C. Runs go on at the next start."""
+    """Start server, driver and web UI, and keep them until Ctrl-C. Open runs continue at the next start."""
     env = Environment(profile)
     _need_embedded(env)
     _print_status(_up(env))
@@ -165,7 +170,7 @@ def up(
 
 @dev.command()
 def down() -> None:
-    """End the driver and the server. What is committed is safe; open runs go on at the next start."""
+    """End the driver and the server. Committed work is safe; open runs continue at the next start."""
     from treadle.orchestrator import embedded
 
     ended = embedded.down(Environment().home)
@@ -175,7 +180,7 @@ def down() -> None:
 
 @dev.command()
 def status(output: TextOrJson = "text") -> None:
-    """What lives; starts nothing."""
+    """Show the running processes; start none."""
     from treadle.orchestrator import embedded
 
     home = Environment().home

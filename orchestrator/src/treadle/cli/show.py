@@ -36,12 +36,12 @@ def show(
     run: RunArgument,
     output: Annotated[
         Literal["text", "wide", "json", "yaml"],
-        typer.Option("--output", "-o", envvar="TREADLE_OUTPUT", help="wide: with reasons and places."),
+        typer.Option("--output", "-o", envvar="TREADLE_OUTPUT", help="Output format; wide adds reasons and places."),
     ] = "text",
-    cost: Annotated[bool, typer.Option("--cost", help="Also what it took and costs, by segment.")] = False,
+    cost: Annotated[bool, typer.Option("--cost", help="Also show usage and cost by segment.")] = False,
     profile: ProfileOption = None,
 ) -> None:
-    """The state of a run: its stages, its failures, and where its outputs are. Needs no driver."""
+    """Show the state of a run: its stages, its failures, and the locations of its outputs. Needs no driver."""
     env = Environment(profile)
 
     async def work(runs: Runs) -> dict[str, Any]:
@@ -186,10 +186,14 @@ def _head(about: dict[str, Any], env: Environment) -> list[str]:
 
 def list_(
     status: Annotated[
-        list[str] | None, typer.Option("--status", metavar="|".join(STATUSES), help="Repeatable.")
+        list[str] | None,
+        typer.Option("--status", metavar="|".join(STATUSES), help="Only runs with this status; repeatable."),
     ] = None,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="WHEN", help="A duration back (2h) or a date (2026-01-31).")
+        str | None,
+        typer.Option(
+            "--since", metavar="WHEN", help="Only runs started since then: an age (2h) or a date (2026-01-31)."
+        ),
     ] = None,
     trigger: Annotated[
         str | None,
@@ -205,18 +209,18 @@ def list_(
         typer.Option(
             "--children",
             metavar="RUN",
-            help="Only runs that this run, and those below it, started.",
+            help="Only the direct and indirect child runs of this run.",
             autocompletion=complete_run,
         ),
     ] = None,
     label: Annotated[
-        list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="Only runs labelled so; repeatable.")
+        list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="Only runs with this label; repeatable.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Most runs to show.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximum runs to show.")] = 50,
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:
-    """Runs, newest first."""
+    """List runs, newest first."""
     env = Environment(profile)
     if children and trigger:
         raise UsageError("--children and --trigger look for different runs", "Leave one of them away.")

@@ -28,7 +28,7 @@ Ask = Callable[["Runs", "RunView"], Awaitable[None]]
 def cancel(
     run: WholeRunArgument, reason: ReasonOption = "", yes: YesOption = False, profile: ProfileOption = None
 ) -> None:
-    """Stop a run in good order: attempts end, what is committed stays. `treadle resume` goes on with it."""
+    """Stop a run gracefully: attempts end, committed work stays. `treadle resume` continues it."""
     env = Environment(profile)
 
     async def ask(runs: Runs, view: RunView) -> None:
@@ -43,7 +43,7 @@ def cancel(
 def terminate(
     run: WholeRunArgument, reason: ReasonOption = "", yes: YesOption = False, profile: ProfileOption = None
 ) -> None:
-    """End a run at once, without asking it and without a driver. `treadle resume` goes on with it."""
+    """End a run at once, without a driver. `treadle resume` continues it."""
     env = Environment(profile)
 
     async def ask(runs: Runs, view: RunView) -> None:
@@ -55,22 +55,22 @@ def terminate(
 
 
 def pause(run: WholeRunArgument, profile: ProfileOption = None) -> None:
-    """Start nothing more; attempts under way may end. `treadle unpause` goes on."""
+    """Pause a run: start no more attempts; running ones may end. `treadle unpause` continues it."""
     _update(run, profile, "is paused; go on with: treadle unpause {run}", "pause")
 
 
 def unpause(run: WholeRunArgument, profile: ProfileOption = None) -> None:
-    """Go on with a paused run."""
+    """Continue a paused run."""
     _update(run, profile, "goes on; see: treadle watch {run}", "unpause")
 
 
 def limit(
     run: WholeRunArgument,
     stage: Annotated[str, typer.Argument(help="A stage of the run.", metavar="STAGE", autocompletion=complete_stage)],
-    tasks: Annotated[int, typer.Argument(min=1, help="Tasks of it at once.", metavar="N")],
+    tasks: Annotated[int, typer.Argument(min=1, help="Maximum concurrent tasks of the stage.", metavar="N")],
     profile: ProfileOption = None,
 ) -> None:
-    """Let a stage run so many tasks at once from now on."""
+    """Limit the concurrent tasks of a stage from now on."""
     said = f"runs at most {formatting.counted(tasks, 'task')} of {stage} at once"
     _update(run, profile, said, "limit", stage, tasks)
 

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 trigger = typer.Typer(
     cls=Verbs,
-    help="Deployed triggers: look, rest, try, and fill what was missed.",
+    help="Deployed triggers: view, pause, test, and backfill missed times.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 TargetArgument = Annotated[
-    str, typer.Argument(help="Such as orders.live.", metavar="WORKFLOW.TRIGGER", autocompletion=complete_trigger)
+    str, typer.Argument(help="For example orders.live.", metavar="WORKFLOW.TRIGGER", autocompletion=complete_trigger)
 ]
 
 
@@ -41,12 +41,13 @@ TargetArgument = Annotated[
 @trigger.command("list")
 def list_(
     workflow: Annotated[
-        str | None, typer.Argument(help="Only of this workflow.", metavar="WORKFLOW", autocompletion=complete_deployed)
+        str | None,
+        typer.Argument(help="Only triggers of this workflow.", metavar="WORKFLOW", autocompletion=complete_deployed),
     ] = None,
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:
-    """Triggers of deployed workflows, and how they do. Needs neither Temporal nor a broker."""
+    """List the triggers of deployed workflows and their state. Needs neither Temporal nor a broker."""
     env = Environment(profile)
     from .deploy import advise_restart
 
@@ -84,13 +85,15 @@ def show(
     target: Annotated[
         str,
         typer.Argument(
-            help="A workflow means its versions.", metavar="WORKFLOW[.TRIGGER]", autocompletion=complete_trigger
+            help="A trigger; a workflow alone shows its versions.",
+            metavar="WORKFLOW[.TRIGGER]",
+            autocompletion=complete_trigger,
         ),
     ],
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:
-    """One trigger: its settings, how it does, where it begins; of a schedule its next times."""
+    """Show one trigger: its settings, its state, its start offsets; for a schedule its next times."""
     env = Environment(profile)
     if "." not in target:
         _show_versions(env, target, output)
@@ -201,13 +204,15 @@ def pause(
     target: Annotated[
         str,
         typer.Argument(
-            help="A workflow means all of its triggers.", metavar="WORKFLOW[.TRIGGER]", autocompletion=complete_trigger
+            help="A trigger; a workflow alone selects all its triggers.",
+            metavar="WORKFLOW[.TRIGGER]",
+            autocompletion=complete_trigger,
         ),
     ],
     reason: ReasonOption = "",
     profile: ProfileOption = None,
 ) -> None:
-    """Start nothing until `unpause`: events wait in their topic, ticks of schedules are left out."""
+    """Pause triggers until `unpause`: events wait in their topic, ticks of schedules are skipped."""
     _rest(Environment(profile), target, reason, paused=True)
 
 
@@ -216,12 +221,14 @@ def unpause(
     target: Annotated[
         str,
         typer.Argument(
-            help="A workflow means all of its triggers.", metavar="WORKFLOW[.TRIGGER]", autocompletion=complete_trigger
+            help="A trigger; a workflow alone selects all its triggers.",
+            metavar="WORKFLOW[.TRIGGER]",
+            autocompletion=complete_trigger,
         ),
     ],
     profile: ProfileOption = None,
 ) -> None:
-    """Go on where `pause` stopped."""
+    """Continue paused triggers."""
     _rest(Environment(profile), target, "", paused=False)
 
 

@@ -41,15 +41,18 @@ class Asked:
 
     event: Annotated[
         Path | None,
-        typer.Option("--event", "-e", metavar="FILE", help="A sample as its producer would send it; - reads stdin."),
+        typer.Option(
+            "--event", "-e", metavar="FILE", help="File with a sample event as its producer sends it; - reads stdin."
+        ),
     ] = None
     time: Annotated[
-        str | None, typer.Option("--time", metavar="WHEN", help="Of a schedule: 2026-01-31T02:00, in its own timezone.")
+        str | None,
+        typer.Option("--time", metavar="WHEN", help="Time of a schedule, in its timezone: 2026-01-31T02:00."),
     ] = None
     header: Annotated[
-        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="Of the sample; repeatable.")
+        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="Header of the sample; repeatable.")
     ] = None
-    key: Annotated[str | None, typer.Option("--key", metavar="TEXT", help="Of the sample, as in Kafka.")] = None
+    key: Annotated[str | None, typer.Option("--key", metavar="TEXT", help="Kafka key of the sample.")] = None
 
 
 # -- test ----------------------------------------------------------------------------------------------------------
@@ -61,12 +64,14 @@ def try_(
     asked: Asked,
     file: Annotated[
         Path | None,
-        typer.Option("--file", "-f", metavar="FILE", help="Of this workflow file, instead of what is deployed."),
+        typer.Option(
+            "--file", "-f", metavar="FILE", help="Use the trigger in this workflow file instead of the deployed one."
+        ),
     ] = None,
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:
-    """What a sample event or time would do: filter, mapped inputs, run id. Starts nothing, needs no broker."""
+    """Test a trigger with a sample event or time: filter, mapped inputs, run id. Starts nothing, needs no broker."""
     env = Environment(profile)
     deployment, name = _drafted(env, file, target) if file else found(env, target)
     trials = _tried(env, deployment, name, asked)
@@ -109,7 +114,7 @@ def _trial_text(deployment: Deployment, name: str, trial: Trial) -> str:
 
 @with_options
 def fire(target: TargetArgument, asked: Asked, watch: WatchOption = False, profile: ProfileOption = None) -> None:
-    """Start the run of a sample event or of a schedule's time, and print its id. Pauses and limits do not count."""
+    """Start the run of a sample event or of a schedule's time, and print its id. Ignores pauses and limits."""
     from treadle.triggers.dry_run import fired
 
     env = Environment(profile)
@@ -174,14 +179,14 @@ async def _start(env: Environment, client: Client, orders: list[StartOrder], wat
 def backfill(
     target: TargetArgument,
     begin: Annotated[str, typer.Option("--from", metavar="WHEN", help="First time, in the schedule's timezone.")],
-    end: Annotated[str, typer.Option("--to", metavar="WHEN", help="Last time, or day, included.")],
+    end: Annotated[str, typer.Option("--to", metavar="WHEN", help="Last time or day, included.")],
     overlap: Annotated[
         Literal["skip", "bufferOne", "bufferAll", "cancelOther", "terminateOther", "allowAll"],
         typer.Option("--overlap", help="bufferAll: one after the other; allowAll: all at once."),
     ] = "bufferAll",
     profile: ProfileOption = None,
 ) -> None:
-    """Start what a schedule would have started between two times. A time that has a run gets no second one."""
+    """Start the runs of a schedule for all times of a range. A time that has a run gets no second one."""
     from treadle.triggers.schedules.reconcile import Schedules
 
     env = Environment(profile)
@@ -204,13 +209,16 @@ def backfill(
 def seek(
     target: TargetArgument,
     to: Annotated[
-        str, typer.Option("--to", metavar="earliest|latest|TIME|OFFSET", help="A time such as 2026-01-31T02:00+01:00.")
+        str,
+        typer.Option(
+            "--to", metavar="earliest|latest|TIME|OFFSET", help="New position; a time such as 2026-01-31T02:00+01:00."
+        ),
     ],
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:
-    """Set where a Kafka trigger reads on, in all partitions. A service that runs it hands it over meanwhile. What has a
-    run gets no second."""
+    """Set the read position of a Kafka trigger, in all partitions. A service that runs it releases it meanwhile. Events
+    that have a run get no second one."""
     need("confluent_kafka")
     from treadle.triggers.kafka.matching import lineage
     from treadle.triggers.kafka.offsets import KafkaPositions, StoredMarks, group_of

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 WaitOption = Annotated[
     str | None,
-    typer.Option("--wait", metavar="DURATION", help="Wait so long for the run to start, such as one of an event."),
+    typer.Option(
+        "--wait", metavar="DURATION", help="Maximum wait for the run to start, such as a run started by an event."
+    ),
 ]
 _LOOK = 0.2
 """Seconds between two lookups of a run that does not exist yet."""

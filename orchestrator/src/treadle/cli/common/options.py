@@ -37,7 +37,7 @@ FileOrNameArgument = Annotated[
 RunArgument = Annotated[
     str,
     typer.Argument(
-        help="Run id, a unique beginning of one, @last, or what Temporal calls it.",
+        help="Run id, its unique prefix, @last, or an id or URL of Temporal's UI.",
         metavar="RUN",
         autocompletion=complete_run,
     ),
@@ -45,7 +45,7 @@ RunArgument = Annotated[
 WholeRunArgument = Annotated[
     str,
     typer.Argument(
-        help="Run id in full, @last, or what Temporal calls it.", metavar="RUN", autocompletion=complete_run
+        help="Full run id, @last, or an id or URL of Temporal's UI.", metavar="RUN", autocompletion=complete_run
     ),
 ]
 InputOption = Annotated[
@@ -54,14 +54,15 @@ InputOption = Annotated[
 InputsOption = Annotated[Path | None, typer.Option("--inputs", metavar="FILE", help="YAML or JSON file of inputs.")]
 ExecutorOption = Annotated[
     str | None,
-    typer.Option(
-        "--executor", metavar="NAME", envvar="TREADLE_EXECUTOR", help="Where stages run that name no executor."
-    ),
+    typer.Option("--executor", metavar="NAME", envvar="TREADLE_EXECUTOR", help="Executor of stages that name none."),
 ]
 ProfileOption = Annotated[
     str | None,
     typer.Option(
-        "--profile", metavar="NAME", envvar="TREADLE_PROFILE", help="Table of profiles.toml in the home folder."
+        "--profile",
+        metavar="NAME",
+        envvar="TREADLE_PROFILE",
+        help="Name of a table in profiles.toml of the home folder.",
     ),
 ]
 AssumeOption = Annotated[
@@ -71,20 +72,21 @@ AssumeOption = Annotated[
     ),
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Check and plan; start nothing.")]
-WatchOption = Annotated[bool, typer.Option("--watch", help="Then watch it, as `treadle watch` does.")]
+WatchOption = Annotated[bool, typer.Option("--watch", help="Then watch the run, as `treadle watch` does.")]
 
 TextOrJson = Annotated[
-    Literal["text", "json"], typer.Option("--output", "-o", envvar="TREADLE_OUTPUT", help="How to print the data.")
+    Literal["text", "json"], typer.Option("--output", "-o", envvar="TREADLE_OUTPUT", help="Output format.")
 ]
 LogOption = Annotated[
-    Literal["text", "json"], typer.Option("--log", envvar="TREADLE_LOG", help="Log lines for people, or JSON objects.")
+    Literal["text", "json"],
+    typer.Option("--log", envvar="TREADLE_LOG", help="Format of log lines: text or JSON objects."),
 ]
 LogLevelOption = Annotated[
     Literal["debug", "info", "warning", "error"],
-    typer.Option("--log-level", envvar="TREADLE_LOG_LEVEL", help="Least level of treadle's own log lines."),
+    typer.Option("--log-level", envvar="TREADLE_LOG_LEVEL", help="Minimum level of treadle's own log lines."),
 ]
-ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Kept with what is stopped.")]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+ReasonOption = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Reason to record.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 StageOption = Annotated[
     str | None,
     typer.Option("--stage", "-s", metavar="STAGE", help="Only this stage.", autocompletion=complete_stage),

@@ -49,18 +49,22 @@ _NEW = "Changed input files need `treadle rerun {run}`; changed code needs a new
 class Watching:
     """How to watch; options of a command. Raises UsageError for an invalid `timeout`."""
 
-    compact: Annotated[bool, typer.Option("--compact", help="Only stages that are under way.")] = False
+    compact: Annotated[bool, typer.Option("--compact", help="Show running stages only.")] = False
     interval: Annotated[
         float,
-        typer.Option("--interval", metavar="SECONDS", envvar="TREADLE_INTERVAL", min=0.1, help="Between two looks."),
+        typer.Option(
+            "--interval", metavar="SECONDS", envvar="TREADLE_INTERVAL", min=0.1, help="Interval between updates."
+        ),
     ] = 0.5
     timeout: Annotated[
-        str | None, typer.Option("--timeout", metavar="DURATION", help="Stop watching then, with exit code 124.")
+        str | None,
+        typer.Option("--timeout", metavar="DURATION", help="Stop watching after this time, with exit code 124."),
     ] = None
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop watching at the first final failure.")] = False
     logs: Annotated[bool, typer.Option("--logs", help="Also show what attempts print, and their errors.")] = False
     output: Annotated[
-        Literal["text", "jsonl"], typer.Option("--output", "-o", help="jsonl: every change as a JSON line on stdout.")
+        Literal["text", "jsonl"],
+        typer.Option("--output", "-o", help="jsonl: print every change as a JSON line to stdout."),
     ] = "text"
     exit_status: Annotated[
         bool, typer.Option("--exit-status/--no-exit-status", help="End with the run's own exit code.")

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def parse(order: dict[str, Any]) -> dict[str, Any]:
-    """A checked order; an error here sets the record aside."""
+    """Return a checked order; an error here sets the record aside."""
     return {"customer": str(order["customer"]), "amount": float(order["amount"])}
 
 

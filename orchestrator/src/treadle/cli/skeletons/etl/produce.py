@@ -1,4 +1,4 @@
-"""Makes the topic `orders` if it is not there, sends each argument to it, and prints the run that the order starts.
+"""Create the topic `orders` if it is missing, send each argument to it, and print the run that each order starts.
 
 python produce.py '{"customer": "ada", "amount": 12.5}'
 """
@@ -19,7 +19,7 @@ SETTINGS: dict[str, str | int | float | bool] = {"bootstrap.servers": BROKER}
 
 
 def make_topic() -> None:
-    quiet = logging.Logger("kafka", logging.CRITICAL)  # the client says for each try that nobody answers
+    quiet = logging.Logger("kafka", logging.CRITICAL)  # the client logs every failed connection
     admin = AdminClient(SETTINGS, logger=quiet)
     try:
         admin.list_topics(timeout=5)
@@ -44,12 +44,12 @@ def send(orders: list[str]) -> None:
 
 
 def place(sent: Message) -> str:
-    """`<partition>.<offset>`; empty for an order that was not taken."""
+    """`<partition>.<offset>`; empty for an order that was not accepted."""
     return "" if sent.error() else f"{sent.partition()}.{sent.offset()}"
 
 
 def topic_id() -> str:
-    """The topic's UUID, as ids of runs have it."""
+    """The topic's UUID, in the form of run ids."""
     admin = AdminClient(SETTINGS)
     found = admin.describe_topics(TopicCollection([TOPIC]))[TOPIC].result(timeout=30)
     return str(found.topic_id).replace("+", "-").replace("/", "_").rstrip("=")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 
 def tokenize(line: str) -> Iterator[tuple[str, int]]:
-    """A line -> (word, 1) for each of its words."""
+    """Yield (word, 1) for each word of a line."""
     for word in re.findall(r"\w+", line.lower()):
         yield word, 1
 
