@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from treadle.primitives.coordinator import Coordinator, Instruction, Send, Timing, depth, parent
+from treadle.primitives.coordinator import Coordinator, Instruction, SendToConnection, Timing, depth, parent
 from treadle.primitives.coordinator.messages import Hello, Join, Seat, View
 
 MEMBERS = (100, 1_000, 10_000)
@@ -43,7 +43,7 @@ class Gang:
         """Encode each message once, as the server does, and apply each view once."""
         known: dict[int, int] = {}
         for instruction in instructions:
-            if not isinstance(instruction, Send):
+            if not isinstance(instruction, SendToConnection):
                 continue
             message = instruction.message
             if id(message) not in known:

@@ -81,7 +81,7 @@ def raw_send(listener: socket.socket, path: Path, size: int) -> None:
 
 def echo(listener: socket.socket, tls: wire.Identity | None) -> None:
     connection = wire.accept(listener.accept()[0], lambda _: KEY, deadline=far(), tls=tls)
-    with connection, contextlib.suppress(wire.Closed):
+    with connection, contextlib.suppress(wire.ConnectionClosed):
         while True:
             message, tail = received(connection)
             connection.send(message, tail, deadline=far())

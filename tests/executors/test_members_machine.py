@@ -20,6 +20,7 @@ from treadle.executors.resident.machine import (
 from treadle.primitives.coordinator.messages import (
     Accepted,
     Alive,
+    AssignedTask,
     Bye,
     Dismissed,
     Finished,
@@ -27,7 +28,6 @@ from treadle.primitives.coordinator.messages import (
     Hello,
     Refused,
     Take,
-    Task,
     Withdrawn,
 )
 
@@ -47,7 +47,7 @@ def said(instructions: list[Instruction]) -> list[Any]:
 
 def test_a_task_is_begun_and_its_result_said_until_it_is_accepted() -> None:
     one = machine()
-    assert one.heard(Task("t", 7, b"body"), 1.0) == [Begin("t", b"body")]
+    assert one.heard(AssignedTask("t", 7, b"body"), 1.0) == [Begin("t", b"body")]
     assert said(one.done("t", b"result")) == [Finished("t", 7, b"result")]
     assert one.disconnected(3.0) == [Dial()]
     assert said(one.connected(4.0)) == [HELLO, Finished("t", 7, b"result")]
@@ -56,32 +56,32 @@ def test_a_task_is_begun_and_its_result_said_until_it_is_accepted() -> None:
 
 def test_task_resent_after_a_reconnect_is_not_restarted() -> None:
     one = machine()
-    one.heard(Task("t", 7, b""), 1.0)
+    one.heard(AssignedTask("t", 7, b""), 1.0)
     one.disconnected(2.0)
     assert said(one.connected(3.0)) == [HELLO]
-    assert one.heard(Task("t", 7, b""), 3.0) == []
+    assert one.heard(AssignedTask("t", 7, b""), 3.0) == []
     assert said(one.done("t", b"r")) == [Finished("t", 7, b"r")]
 
 
 def test_result_carries_the_epoch_of_the_last_assignment_of_its_task() -> None:
     one = machine()
-    one.heard(Task("t", 7, b""), 1.0)
+    one.heard(AssignedTask("t", 7, b""), 1.0)
     one.done("t", b"r")
-    assert said(one.heard(Task("t", 8, b""), 3.0)) == [Finished("t", 8, b"r")]
+    assert said(one.heard(AssignedTask("t", 8, b""), 3.0)) == [Finished("t", 8, b"r")]
 
 
 def test_a_withdrawn_task_is_stopped_and_its_late_result_is_nobodys() -> None:
     one = machine()
-    one.heard(Task("t", 7, b""), 1.0)
+    one.heard(AssignedTask("t", 7, b""), 1.0)
     assert one.heard(Withdrawn("t", 6), 2.0) == []
     assert one.heard(Withdrawn("t", 7), 2.0) == [Stop(), Say(Take())]
     assert one.done("t", b"r") == []
-    assert one.heard(Task("u", 9, b""), 4.0) == [Begin("u", b"")]
+    assert one.heard(AssignedTask("u", 9, b""), 4.0) == [Begin("u", b"")]
 
 
 def test_a_result_that_comes_as_its_task_is_withdrawn_is_forgotten() -> None:
     one = machine()
-    one.heard(Task("t", 7, b""), 1.0)
+    one.heard(AssignedTask("t", 7, b""), 1.0)
     one.done("t", b"r")
     assert said(one.heard(Withdrawn("t", 7), 3.0)) == [Take()]
     assert one.heard(Refused("t", "there is no such task"), 3.0) == []
@@ -92,7 +92,7 @@ def test_a_result_that_comes_as_its_task_is_withdrawn_is_forgotten() -> None:
 def test_a_member_that_was_taken_for_lost_leaves_when_it_hears_of_it() -> None:
     """For example it stood still for longer than its lease, and its slot has another member now."""
     one = machine()
-    one.heard(Task("t", 7, b""), 1.0)
+    one.heard(AssignedTask("t", 7, b""), 1.0)
     one.disconnected(30.0)
     one.done("t", b"r")
     assert said(one.connected(31.0)) == [HELLO, Finished("t", 7, b"r")]
@@ -101,10 +101,10 @@ def test_a_member_that_was_taken_for_lost_leaves_when_it_hears_of_it() -> None:
 
 def test_after_its_working_time_it_takes_nothing_and_stays() -> None:
     one = machine()
-    one.heard(Task("t", 7, b""), 99.0)
+    one.heard(AssignedTask("t", 7, b""), 99.0)
     one.done("t", b"r")
     assert one.heard(Accepted("t", 7), 101.0) == []
-    assert said(one.heard(Task("u", 8, b""), 102.0)) == [GiveUp("u", 8)]
+    assert said(one.heard(AssignedTask("u", 8, b""), 102.0)) == [GiveUp("u", 8)]
     assert Leave("its time is over") not in one.tick(119.0)
     assert one.tick(120.0) == [Say(Bye()), Leave("its time is over")]
     assert one.over
@@ -112,15 +112,15 @@ def test_after_its_working_time_it_takes_nothing_and_stays() -> None:
 
 def test_a_second_task_at_the_same_time_is_given_up() -> None:
     one = machine()
-    one.heard(Task("t", 7, b""), 1.0)
-    assert one.heard(Task("u", 8, b""), 1.0) == [Say(GiveUp("u", 8))]
+    one.heard(AssignedTask("t", 7, b""), 1.0)
+    assert one.heard(AssignedTask("u", 8, b""), 1.0) == [Say(GiveUp("u", 8))]
 
 
 def test_dismissed_member_stops_its_task_and_says_bye() -> None:
     one = machine()
-    one.heard(Task("t", 7, b""), 1.0)
+    one.heard(AssignedTask("t", 7, b""), 1.0)
     assert one.heard(Dismissed(), 2.0) == [Stop(), Say(Bye()), Leave("it is not needed any more")]
-    assert one.heard(Task("u", 8, b""), 3.0) == []
+    assert one.heard(AssignedTask("u", 8, b""), 3.0) == []
     assert one.tick(4.0) == []
 
 
@@ -137,7 +137,7 @@ def test_signs_of_life_keep_it_and_silence_makes_it_dial_again() -> None:
 def test_with_nothing_to_do_for_long_it_leaves() -> None:
     one = MemberMachine("m", HELLO.address, HELLO.host, works_until=500.0, ends=500.0, idle=90.0)
     one.connected(0.0)
-    one.heard(Task("t", 7, b""), 50.0)
+    one.heard(AssignedTask("t", 7, b""), 50.0)
     assert Leave("nobody needs it") not in one.tick(199.0), "it is at work"
     one.disconnected(199.0)
     one.connected(200.0)
@@ -156,7 +156,7 @@ def test_a_copy_whose_name_is_taken_leaves() -> None:
 
 def test_without_a_coordinator_for_long_it_stops_and_leaves() -> None:
     one = machine()
-    one.heard(Task("t", 7, b""), 1.0)
+    one.heard(AssignedTask("t", 7, b""), 1.0)
     one.disconnected(2.0)
     assert one.tick(2.0 + PATIENCE) == []
     assert one.wakes_at() == 2.0 + PATIENCE

@@ -12,14 +12,14 @@ from random import Random
 from typing import Any, Generic, TypeVar
 
 from treadle.primitives.channels.messages import DATA, Message, Payload
-from treadle.primitives.channels.protocols.collective import Machine
+from treadle.primitives.channels.protocols.collective import CollectiveMachine
 from treadle.primitives.channels.protocols.membership import Send, advance
 from treadle.primitives.coordinator import Coordinator, Timing
-from treadle.primitives.coordinator import Send as Post
+from treadle.primitives.coordinator import SendToConnection as Post
 from treadle.primitives.coordinator.messages import Bye, Hello, Join, View
 from treadle.primitives.errors import TreadleError
 
-M = TypeVar("M", bound=Machine)
+M = TypeVar("M", bound=CollectiveMachine)
 Program = Generator[Callable[[], Any], Any, None]
 """A user's function: it yields polls, and receives their results or exceptions."""
 CHANNEL = "c"

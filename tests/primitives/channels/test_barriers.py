@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from treadle.primitives.blocks import Blocks
-from treadle.primitives.channels.barriers import Barriers
+from treadle.primitives.channels.barriers import MemberBarriers
 from treadle.primitives.channels.errors import MemberLost
 from treadle.primitives.channels.gang import Gang
 from treadle.primitives.channels.io.socket_loop import Late
@@ -35,18 +35,18 @@ def said() -> list[FromMember]:
 
 
 @pytest.fixture
-def barriers(said: list[FromMember]) -> Barriers:
+def barriers(said: list[FromMember]) -> MemberBarriers:
     blocks = Blocks(Store.open("memory://barriers"), "run")
-    return Barriers(AtOnce(), Gang("tcp://127.0.0.1:1", "run", "g", 0, 2), blocks, said.append)  # type: ignore[arg-type]
+    return MemberBarriers(AtOnce(), Gang("tcp://127.0.0.1:1", "run", "g", 0, 2), blocks, said.append)  # type: ignore[arg-type]
 
 
-def late(barriers: Barriers) -> None:
+def late(barriers: MemberBarriers) -> None:
     with pytest.raises(Late):
         barriers.wait("b", 2, 0.0)
 
 
 def test_waiting_members_are_reported_to_a_new_coordinator_until_the_barrier_opens(
-    barriers: Barriers, said: list[FromMember]
+    barriers: MemberBarriers, said: list[FromMember]
 ) -> None:
     late(barriers)
     assert list(barriers.waits()) == said == [Wait("b", 2, 0)]
@@ -58,14 +58,14 @@ def test_waiting_members_are_reported_to_a_new_coordinator_until_the_barrier_ope
     assert list(barriers.waits()) == [Wait("b", 2, 1)]
 
 
-def test_an_answer_to_another_wait_is_none(barriers: Barriers) -> None:
+def test_an_answer_to_another_wait_is_none(barriers: MemberBarriers) -> None:
     barriers.heard(Released("b", 0))
     late(barriers)
     barriers.heard(Released("b", 1))
     late(barriers)
 
 
-def test_invalid_barrier_has_the_error_of_the_coordinator(barriers: Barriers) -> None:
+def test_invalid_barrier_has_the_error_of_the_coordinator(barriers: MemberBarriers) -> None:
     late(barriers)
     barriers.heard(Refused("b", "others wait for 3 parties"))
     with pytest.raises(UsageError, match="others wait for 3 parties"):

@@ -12,9 +12,9 @@ from primitives.channels.simulated import Network, Program, Sim, payload, text
 
 from treadle.primitives.channels import MemberLost
 from treadle.primitives.channels.messages import Cast
-from treadle.primitives.channels.protocols.broadcast import Broadcast
+from treadle.primitives.channels.protocols.broadcast import BroadcastMachine
 
-Net = Network[Broadcast]
+Net = Network[BroadcastMachine]
 
 
 class Log:
@@ -33,7 +33,7 @@ class Log:
 def talk(log: Log, sends: int) -> object:
     """A user that sends and receives in turn, then receives for ever."""
 
-    def program(net: Net, sim: Sim[Broadcast]) -> Program:
+    def program(net: Net, sim: Sim[BroadcastMachine]) -> Program:
         mine = log.of.setdefault(sim.name, [])
         for number in range(sends):
             if len(mine) % 2:
@@ -45,7 +45,7 @@ def talk(log: Log, sends: int) -> object:
     return program
 
 
-def send(net: Net, sim: Sim[Broadcast], mine: list[str], value: str) -> Program:
+def send(net: Net, sim: Sim[BroadcastMachine], mine: list[str], value: str) -> Program:
     def poll() -> bool:
         try:
             net.send(sim, sim.machine.send(payload(value)))
@@ -57,7 +57,7 @@ def send(net: Net, sim: Sim[Broadcast], mine: list[str], value: str) -> Program:
     yield poll
 
 
-def receive(net: Net, sim: Sim[Broadcast], mine: list[str], *, wait: bool) -> Program:
+def receive(net: Net, sim: Sim[BroadcastMachine], mine: list[str], *, wait: bool) -> Program:
     def poll() -> Cast | str | None:
         try:
             return sim.machine.receive() or (None if wait else "nothing")
@@ -71,7 +71,7 @@ def receive(net: Net, sim: Sim[Broadcast], mine: list[str], *, wait: bool) -> Pr
 
 
 def network(log: Log, members: int, sends: int, fan_out: int = 2) -> Net:
-    net: Net = Network(lambda name: Broadcast("c", name), talk(log, sends))  # type: ignore[arg-type]
+    net: Net = Network(lambda name: BroadcastMachine("c", name), talk(log, sends))  # type: ignore[arg-type]
     for sim in [net.join(members, fan_out) for _ in range(members)]:
         net.start(sim)
     return net
@@ -156,10 +156,10 @@ def test_survivors_agree_on_the_sent_values_despite_joins_and_failures(
     check(net, log, first)
 
 
-def receive_all(count: int, early: Collection[int]) -> Callable[[Net, Sim[Broadcast]], Program]:
+def receive_all(count: int, early: Collection[int]) -> Callable[[Net, Sim[BroadcastMachine]], Program]:
     """The first member sends `count` values. Each member leaves once it has them, `early` ones before."""
 
-    def program(net: Net, sim: Sim[Broadcast]) -> Program:
+    def program(net: Net, sim: Sim[BroadcastMachine]) -> Program:
         yield lambda: True  # once a view exists
         for number in range(0 if sim.connection in early else count):
             if sim.connection == 0:
@@ -177,7 +177,7 @@ def receive_all(count: int, early: Collection[int]) -> Callable[[Net, Sim[Broadc
 def test_no_member_misses_a_value_when_several_leave_at_once(
     members: int, fan_out: int, count: int, early: set[int], seed: int
 ) -> None:
-    net: Net = Network(lambda name: Broadcast("c", name), receive_all(count, early))
+    net: Net = Network(lambda name: BroadcastMachine("c", name), receive_all(count, early))
     for sim in [net.join(members, fan_out) for _ in range(members)]:
         net.start(sim)
     net.race(seed)
@@ -188,14 +188,14 @@ def test_no_member_misses_a_value_when_several_leave_at_once(
 def test_loss_is_reported_once_to_every_waiting_member(lost: int) -> None:
     told: list[tuple[str, tuple[str, ...]]] = []
 
-    def program(net: Net, sim: Sim[Broadcast]) -> Program:
+    def program(net: Net, sim: Sim[BroadcastMachine]) -> Program:
         while True:
             try:
                 yield sim.machine.receive
             except MemberLost as error:
                 told.append((sim.name, error.lost))
 
-    net: Net = Network(lambda name: Broadcast("c", name), program)
+    net: Net = Network(lambda name: BroadcastMachine("c", name), program)
     for sim in [net.join(7) for _ in range(7)]:
         net.start(sim)
     net.drain()

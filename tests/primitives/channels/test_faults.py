@@ -117,7 +117,7 @@ def test_call_to_the_former_member_of_an_address_is_refused(here: Place, tmp_pat
                     connection.send(Letter(1, 0, last=True), deadline=soon())
                     assert connection.receive_head(Letter, soon())[0] == Letter(0, 1)
                 else:
-                    with pytest.raises(wire.Closed):
+                    with pytest.raises(wire.ConnectionClosed):
                         connection.receive_head(Letter, soon())
     finally:
         member.close()

@@ -12,28 +12,28 @@ from primitives.channels.simulated import Network, Program, Sim, payload, text
 
 from treadle.primitives.channels import MemberLost, ReduceFailed
 from treadle.primitives.channels.protocols.collective import OnLoss
-from treadle.primitives.channels.protocols.reduce import Fold, PassUp, Reduce, Result
+from treadle.primitives.channels.protocols.reduce import Fold, PassUp, ReducedRound, ReduceMachine
 
-Net = Network[Reduce]
+Net = Network[ReduceMachine]
 
 
 class Log:
     """The result and the end of each user's calls."""
 
     def __init__(self) -> None:
-        self.ended: list[tuple[str, Result | Exception]] = []
+        self.ended: list[tuple[str, ReducedRound | Exception]] = []
 
     def results(self) -> list[list[str]]:
-        return [r.value.split() for _, r in self.ended if isinstance(r, Result) and r.is_root]
+        return [r.value.split() for _, r in self.ended if isinstance(r, ReducedRound) and r.is_root]
 
     def without_error(self) -> set[str]:
-        return {value for value, end in self.ended if isinstance(end, Result)}
+        return {value for value, end in self.ended if isinstance(end, ReducedRound)}
 
 
 def calls(log: Log, count: int) -> Any:
     """A user that reduces `count` times, through all errors, and leaves."""
 
-    def program(net: Net, sim: Sim[Reduce]) -> Program:
+    def program(net: Net, sim: Sim[ReduceMachine]) -> Program:
         for number in range(count):
             value = f"{sim.name}#{number}"
             try:
@@ -45,7 +45,7 @@ def calls(log: Log, count: int) -> Any:
     return program
 
 
-def one_round(net: Net, sim: Sim[Reduce], value: str) -> Any:
+def one_round(net: Net, sim: Sim[ReduceMachine], value: str) -> Any:
     machine = sim.machine
 
     def begin() -> bool:
@@ -55,7 +55,7 @@ def one_round(net: Net, sim: Sim[Reduce], value: str) -> Any:
     yield begin
     while True:
         step = yield machine.next
-        if isinstance(step, Result):
+        if isinstance(step, ReducedRound):
             return step
         if isinstance(step, Fold):
             net.send(sim, machine.folded(step.ticket, " ".join([step.left, *map(text, step.right)])))
@@ -64,7 +64,7 @@ def one_round(net: Net, sim: Sim[Reduce], value: str) -> Any:
 
 
 def network(log: Log, members: int, rounds: int, fan_out: int = 2, on_loss: OnLoss = "fail") -> Net:
-    net: Net = Network(lambda name: Reduce("c", name, on_loss), calls(log, rounds))
+    net: Net = Network(lambda name: ReduceMachine("c", name, on_loss), calls(log, rounds))
     for sim in [net.join(members, fan_out) for _ in range(members)]:
         net.start(sim)
     return net

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from primitives.channels import functions
 
 from treadle.primitives.blocks import Blocks
-from treadle.primitives.channels.io.payloads import Values
+from treadle.primitives.channels.io.payloads import ValueCodec
 from treadle.primitives.channels.io.shared_memory import Segments
 from treadle.primitives.errors import StoreError
 from treadle.primitives.stores.shared_memory import SHARED_MEMORY, HostFolder
@@ -74,7 +74,7 @@ def test_memory_is_written_again_when_the_last_view_of_it_has_ended(
 @pytest.mark.parametrize("run", ["nightly", "nightly/load"])
 def test_values_of_every_run_go_into_memory_that_is_there(run: str, host: HostFolder) -> None:
     """Also the values of a run that another run started, whose folder has another name."""
-    values = Values(Blocks(Store.open("memory://segments"), run, host), "channels/m", lambda: False)
+    values = ValueCodec(Blocks(Store.open("memory://segments"), run, host), "channels/m", lambda: False)
     first = values.encode(np.zeros(SIZE, np.uint8))
     values.take_back(first)
     second = values.encode(np.ones(SIZE, np.uint8))

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from primitives.channels.simulated import Network, Program, Sim, payload, text
 
 from treadle.primitives.channels import MemberLost
-from treadle.primitives.channels.messages import Plan
+from treadle.primitives.channels.messages import ShufflePlan
 from treadle.primitives.channels.protocols.collective import OnLoss
-from treadle.primitives.channels.protocols.shuffle import Received, Shuffle, role_of
+from treadle.primitives.channels.protocols.shuffle import ReceivedRound, ShuffleMachine, role_of
 
-Net = Network[Shuffle]
+Net = Network[ShuffleMachine]
 
 
 class Log:
     def __init__(self) -> None:
-        self.sent: list[tuple[str, int, Plan]] = []
+        self.sent: list[tuple[str, int, ShufflePlan]] = []
         """(producer, round, plan)."""
         self.got: dict[str, list[tuple[int, list[tuple[str, str | None]]]]] = {}
         """Consumer -> (round, pieces)."""
@@ -29,7 +29,7 @@ class Log:
 def exchange(log: Log, rounds: int, roles: dict[str, str]) -> object:
     """A user that sends and receives `rounds` times, through all errors, and leaves."""
 
-    def program(net: Net, sim: Sim[Shuffle]) -> Program:
+    def program(net: Net, sim: Sim[ShuffleMachine]) -> Program:
         role = roles.get(sim.name, "both")
         for _ in range(rounds):
             try:
@@ -44,11 +44,11 @@ def exchange(log: Log, rounds: int, roles: dict[str, str]) -> object:
     return program
 
 
-def send(log: Log, net: Net, sim: Sim[Shuffle]) -> Program:
+def send(log: Log, net: Net, sim: Sim[ShuffleMachine]) -> Program:
     machine = sim.machine
     done = False
 
-    def poll(plan: Plan) -> bool:
+    def poll(plan: ShufflePlan) -> bool:
         nonlocal done
         number = machine._sent + 1
         pieces = [payload(f"{sim.name}>{consumer} {number} {plan.epoch}") for consumer in plan.consumers]
@@ -64,8 +64,8 @@ def send(log: Log, net: Net, sim: Sim[Shuffle]) -> Program:
         yield lambda plan=plan: poll(plan)  # type: ignore[misc]
 
 
-def receive(log: Log, net: Net, sim: Sim[Shuffle]) -> Program:
-    received: Received = yield sim.machine.receive
+def receive(log: Log, net: Net, sim: Sim[ShuffleMachine]) -> Program:
+    received: ReceivedRound = yield sim.machine.receive
     net.send(sim, sim.machine.took(received))
     pieces = [(one, None if piece is None else text(piece)) for one, piece in received.pieces]
     log.got.setdefault(sim.name, []).append((received.round, pieces))
@@ -73,7 +73,7 @@ def receive(log: Log, net: Net, sim: Sim[Shuffle]) -> Program:
 
 def network(log: Log, roles: list[str], rounds: int, on_loss: OnLoss = "fail") -> Net:
     named = {f"g/{rank}.x": role for rank, role in enumerate(roles)}
-    net: Net = Network(lambda name: Shuffle("c", name, on_loss), exchange(log, rounds, named))  # type: ignore[arg-type]
+    net: Net = Network(lambda name: ShuffleMachine("c", name, on_loss), exchange(log, rounds, named))  # type: ignore[arg-type]
     for sim in [net.join(len(roles), 2, role_of(rank, role)) for rank, role in enumerate(roles)]:
         net.start(sim)
     return net
@@ -195,14 +195,14 @@ def test_blocks_are_given_back_when_every_consumer_has_them() -> None:
 
     block = Payload("objects", b"", Slice("b", "objects", Part(0, 64, 1, 0), ("store",)))
 
-    def program(net: Net, sim: Sim[Shuffle]) -> Program:
+    def program(net: Net, sim: Sim[ShuffleMachine]) -> Program:
         plan = yield sim.machine.next_plan
         net.send(sim, sim.machine.send(plan, [block] * 3) or [])
         received = yield sim.machine.receive
         assert not sim.machine.discards
         net.send(sim, sim.machine.took(received))
 
-    net: Net = Network(lambda name: Shuffle("c", name), program)
+    net: Net = Network(lambda name: ShuffleMachine("c", name), program)
     for sim in [net.join(3, 2, role_of(rank, "both")) for rank in range(3)]:
         net.start(sim)
     net.drain()

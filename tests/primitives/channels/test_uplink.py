@@ -10,8 +10,8 @@ from primitives.wire.sides import KEY, RUN, serving, soon
 
 from treadle.primitives import wire
 from treadle.primitives.channels.io.peer_routes import Roads
-from treadle.primitives.channels.io.socket_loop import Loop
-from treadle.primitives.channels.messages import Done, Letter, Message
+from treadle.primitives.channels.io.socket_loop import SocketLoop
+from treadle.primitives.channels.messages import Letter, Message, RoundDone
 from treadle.primitives.coordinator.messages import Counted, FromMember, Hello, ToMember
 from treadle.primitives.wire.message_codec import encode_head
 
@@ -41,11 +41,11 @@ def test_malformed_coordinator_message_costs_the_connection_only(nonsense: bytes
 @pytest.mark.parametrize("nonsense", NO_MESSAGES, ids=IDS)
 def test_a_relayed_letter_that_is_none_is_passed_over(nonsense: bytes) -> None:
     received: list[tuple[str, Message]] = []
-    loop = Loop()
+    loop = SocketLoop()
     roads = Roads(
         loop, "g/0.00", RUN, KEY, lambda *_: None, lambda *letter: received.append(letter), reach=lambda _: None
     )
-    done = Done("c", 1, 1)
+    done = RoundDone("c", 1, 1)
     try:
         for body in (nonsense, encode_head(Letter(1, 0, done))):
             loop.do(lambda body=body: roads.from_relay("g/1.00", body))  # type: ignore[misc]
@@ -56,7 +56,7 @@ def test_a_relayed_letter_that_is_none_is_passed_over(nonsense: bytes) -> None:
 
 def test_gang_member_keeps_fewer_strangers_when_few_descriptors_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("treadle.primitives.wire.unauthenticated.resource.getrlimit", lambda _: (128, 128))
-    loop = Loop()
+    loop = SocketLoop()
     try:
         roads = Roads(loop, "g/0.00", RUN, KEY, lambda *_: None, lambda *_: None, reach=lambda _: None)
     finally:

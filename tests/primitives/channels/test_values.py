@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from treadle.primitives.blocks import Blocks
-from treadle.primitives.channels.io.payloads import INLINE, Values
+from treadle.primitives.channels.io.payloads import INLINE, ValueCodec
 from treadle.primitives.channels.io.shared_memory import Segments
 from treadle.primitives.errors import StoreError
 from treadle.primitives.stores.shared_memory import SHARED_MEMORY, HostFolder
@@ -34,16 +34,16 @@ ARRAYS = DTYPES.flatmap(lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_sid
 
 
 @pytest.fixture(scope="module")
-def values(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Values]:
+def values(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValueCodec]:
     store = Store.open(f"file://{tmp_path_factory.mktemp('store')}")
     with tempfile.TemporaryDirectory(prefix="treadle-values-", dir=SHARED_MEMORY) as folder:
-        made = Values(Blocks(store, "run", HostFolder(Path(folder) / "host")), "channels/m", lambda: False)
+        made = ValueCodec(Blocks(store, "run", HostFolder(Path(folder) / "host")), "channels/m", lambda: False)
         yield made
         made.close()
 
 
 @given(array=ARRAYS, transposed=st.booleans())
-def test_an_array_arrives_as_it_was_and_read_only(values: Values, array: Any, transposed: bool) -> None:
+def test_an_array_arrives_as_it_was_and_read_only(values: ValueCodec, array: Any, transposed: bool) -> None:
     sent = array.T if transposed else array
     (piece,) = values.encode_pieces("array", [sent])
     for payload in (values.encode(sent), piece):
@@ -57,7 +57,7 @@ def test_an_array_arrives_as_it_was_and_read_only(values: Values, array: Any, tr
     ("count", "each", "travels"), [(64, 250, True), (2, 1 + INLINE // 8, False), (200, 1024, False)]
 )
 def test_pieces_travel_in_messages_while_each_and_all_are_small(
-    values: Values, count: int, each: int, travels: bool
+    values: ValueCodec, count: int, each: int, travels: bool
 ) -> None:
     pieces = [np.arange(number, number + each) for number in range(count)]
     payloads = values.encode_pieces("array", pieces)
@@ -65,7 +65,9 @@ def test_pieces_travel_in_messages_while_each_and_all_are_small(
     assert all(map(np.array_equal, map(values.decode_piece, payloads), pieces))
 
 
-def test_memory_that_cannot_be_opened_is_an_error_with_a_class(values: Values, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_cannot_be_opened_is_an_error_with_a_class(
+    values: ValueCodec, monkeypatch: pytest.MonkeyPatch
+) -> None:
     payload = values.encode(np.arange(INLINE))
 
     def full(*_: object) -> None:

@@ -8,18 +8,18 @@ from contextlib import contextmanager
 
 from primitives.wire.sides import GENEROUS, KEY, RUN, soon
 
-from treadle.primitives.channels.io.coordinator_client import Uplink
-from treadle.primitives.channels.io.socket_loop import Loop
+from treadle.primitives.channels.io.coordinator_client import CoordinatorClient
+from treadle.primitives.channels.io.socket_loop import SocketLoop
 from treadle.primitives.coordinator.messages import FromMember, ToMember
 
 
 @contextmanager
 def uplink(
     address: str, heard: Callable[[ToMember], None], introduction: Sequence[FromMember] = ()
-) -> Iterator[tuple[Loop, Uplink]]:
+) -> Iterator[tuple[SocketLoop, CoordinatorClient]]:
     """Connected, and not started."""
-    loop = Loop()
-    found = Uplink(loop, address, RUN, KEY, lambda: introduction, heard)
+    loop = SocketLoop()
+    found = CoordinatorClient(loop, address, RUN, KEY, lambda: introduction, heard)
     try:
         found.open(soon())
         yield loop, found

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from treadle.primitives.coordinator import Limits, Timing
+from treadle.primitives.coordinator import CoordinatorLimits, Timing
 from treadle.primitives.coordinator import messages as m
 from treadle.primitives.coordinator.barriers import Barriers
 from treadle.primitives.coordinator.component import Refusal
@@ -17,7 +17,9 @@ class Desk:
     def __init__(self, barriers: int = 10) -> None:
         self.told: list[tuple[str, m.ToMember]] = []
         self.barriers = Barriers(
-            lambda member, message: self.told.append((member, message)), Timing(broken=30.0), Limits(barriers=barriers)
+            lambda member, message: self.told.append((member, message)),
+            Timing(broken=30.0),
+            CoordinatorLimits(barriers=barriers),
         )
 
     def wait(self, member: str, generation: int = 0, parties: int = 3, name: str = "b") -> list[tuple[str, m.ToMember]]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from primitives.coordinator.test_claims import CHANNEL, Bench, names, occupants, refused
 
-from treadle.primitives.coordinator import Coordinator, Limits, Timing
+from treadle.primitives.coordinator import Coordinator, CoordinatorLimits, Timing
 from treadle.primitives.coordinator import messages as m
 
 
@@ -160,7 +160,7 @@ def test_new_address_of_a_returning_member_is_sent_to_all() -> None:
 
 @pytest.mark.parametrize("join", [m.Join("d", fan_out=0), m.Join("d", role="x" * 11), m.Join("d" * 11)])
 def test_impossible_channel_is_refused(join: m.Join) -> None:
-    bench = Bench(limits=Limits(name=10))
+    bench = Bench(limits=CoordinatorLimits(name=10))
     bench.connect(0, "m0")
     assert refused(bench.say(0, join))
     assert bench.machine.statistics().channels == 0

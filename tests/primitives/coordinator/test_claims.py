@@ -7,12 +7,12 @@ from typing import Any, get_args
 import pytest
 
 from treadle.primitives.coordinator import (
-    Close,
     Coordinator,
+    CoordinatorLimits,
     Deliver,
-    Limits,
+    Disconnect,
     Returned,
-    Send,
+    SendToConnection,
     Timing,
     Tree,
     children,
@@ -34,14 +34,14 @@ class Bench:
         self.names: dict[int, str] = {}
 
     def done(self, instructions: list[Any]) -> list[Any]:
-        """(member, message), (member, Close) or a Deliver for each instruction."""
+        """(member, message), (member, Disconnect) or a Deliver for each instruction."""
         found: list[Any] = []
         for one in instructions:
             match one:
-                case Send(number, message):
+                case SendToConnection(number, message):
                     found.append((self.names[number], message))
-                case Close(number):
-                    found.append((self.names[number], Close))
+                case Disconnect(number):
+                    found.append((self.names[number], Disconnect))
                 case _:
                     found.append(one)
         return found
@@ -142,7 +142,7 @@ def test_killed_member_is_replaced_by_the_last_and_named() -> None:
 def test_member_that_leaves_in_order_is_not_named() -> None:
     bench = Bench()
     bench.gang(3)
-    assert bench.say(1, m.Bye()) == [("m1", Close)]
+    assert bench.say(1, m.Bye()) == [("m1", Disconnect)]
     assert {view.lost for _, view in bench.tick()} == {()}
 
 
@@ -186,7 +186,7 @@ def test_silent_member_is_lost_when_its_lease_ends() -> None:
     bench.tick(6.0)
     bench.say(0, m.Alive())
     found = bench.tick(5.0)
-    assert ("m1", Close) in found
+    assert ("m1", Disconnect) in found
     assert [view.lost for name, view in found if name == "m0"] == [("m1",)]
 
 
@@ -201,7 +201,7 @@ def test_paused_coordinator_loses_no_member() -> None:
 def test_second_connection_of_a_name_closes_the_first_and_fences_it() -> None:
     bench = Bench()
     bench.gang(2)
-    assert ("m0", Close) in bench.connect(7, "m0")
+    assert ("m0", Disconnect) in bench.connect(7, "m0")
     assert bench.say(0, m.Leave(CHANNEL)) == []
     bench.say(7, m.Join(CHANNEL, 2, epoch=1, seat=0))
     bench.cut(0)
@@ -234,7 +234,7 @@ def test_ten_thousand_joins_between_two_ticks_are_one_view() -> None:
         bench.say(number, m.Join(CHANNEL))
     found = bench.machine.tick(bench.now)
     assert len(found) == 10_000
-    assert len({id(one.message) for one in found if isinstance(one, Send)}) == 1
+    assert len({id(one.message) for one in found if isinstance(one, SendToConnection)}) == 1
 
 
 # -- barriers ----------
@@ -300,7 +300,7 @@ def test_parties_that_meet_elsewhere_hear_of_a_loss_and_of_nothing_else() -> Non
 
 
 def test_idle_barrier_gives_way_to_a_new_one_and_its_parties_go_on() -> None:
-    bench = Bench(limits=Limits(barriers=1))
+    bench = Bench(limits=CoordinatorLimits(barriers=1))
     bench.gang(2)
     waits(bench, 0)
     assert refused(bench.say(1, m.Wait("other", 1, 0)))
@@ -346,7 +346,7 @@ def test_task_of_a_lost_member_goes_to_the_next_and_its_late_result_is_refused()
     ((_, first),) = bench.done(bench.machine.offer("t", b"body", bench.now))
     bench.say(1, m.Take())
     bench.cut(0)
-    (again,) = [message for _, message in bench.tick(1.0) if isinstance(message, m.Task)]
+    (again,) = [message for _, message in bench.tick(1.0) if isinstance(message, m.AssignedTask)]
     assert again.epoch > first.epoch
     bench.connect(5, "m0")
     assert refused(bench.say(5, m.Finished("t", first.epoch, b"late")))
@@ -395,7 +395,9 @@ def test_task_for_one_member_goes_back_to_its_owner(end: str) -> None:
         found = bench.say(0, m.Bye() if end == "left" else m.GiveUp("waiting", task.epoch))
     assert Returned("waiting", "m0", lost=end == "lost") in found
     assert (Returned("next", "m0", lost=False) in found) == (end != "given up")
-    assert not [one for one in found if isinstance(one, tuple) and isinstance(one[1], m.Task)], "nobody else gets it"
+    assert not [one for one in found if isinstance(one, tuple) and isinstance(one[1], m.AssignedTask)], (
+        "nobody else gets it"
+    )
 
 
 def test_withdrawn_task_has_no_holder_and_the_former_holder_is_notified() -> None:
@@ -420,7 +422,7 @@ def test_a_copy_of_a_member_is_refused_while_the_member_is_there() -> None:
     bench.done(bench.machine.connected(1, bench.now))
     told, closed = bench.say(1, m.Hello("m0", "", "another host"))
     assert refused([told])
-    assert closed == ("copy", Close)
+    assert closed == ("copy", Disconnect)
     assert bench.say(0, m.Alive()) == [("m0", m.Alive())], "the first one is still connected"
     bench.cut(0)
     bench.names[2] = "copy"
@@ -495,7 +497,7 @@ def test_count_lists_the_present_members() -> None:
     ids=lambda message: type(message).__name__,
 )
 def test_invalid_claim_is_refused_and_changes_nothing(message: m.FromMember) -> None:
-    bench = Bench(limits=Limits(blocks=10))
+    bench = Bench(limits=CoordinatorLimits(blocks=10))
     bench.gang(2)
     before = bench.machine.statistics()
     assert refused(bench.say(0, message))
@@ -506,17 +508,17 @@ def test_stranger_that_says_nothing_or_something_else_is_closed() -> None:
     bench = Bench()
     bench.names |= {1: "one", 2: "two"}
     bench.machine.connected(1, 0.0)
-    assert bench.say(1, m.Alive()) == [("one", Close)]
+    assert bench.say(1, m.Alive()) == [("one", Disconnect)]
     bench.machine.connected(2, 0.0)
-    assert bench.tick(10.0) == [("two", Close)]
+    assert bench.tick(10.0) == [("two", Disconnect)]
     assert bench.machine.statistics().connections == 0
 
 
 def test_connections_are_limited() -> None:
-    bench = Bench(limits=Limits(connections=1))
+    bench = Bench(limits=CoordinatorLimits(connections=1))
     bench.connect(0, "m0")
     bench.names[1] = "m1"
-    assert bench.done(bench.machine.connected(1, 0.0)) == [("m1", Close)]
+    assert bench.done(bench.machine.connected(1, 0.0)) == [("m1", Disconnect)]
 
 
 def test_nothing_is_left_of_a_gang_that_has_gone() -> None:

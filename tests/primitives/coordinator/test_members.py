@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from primitives.coordinator.test_claims import Bench, refused, waits
 
-from treadle.primitives.coordinator import Close
+from treadle.primitives.coordinator import Disconnect
 from treadle.primitives.coordinator import messages as m
 
 
@@ -12,7 +12,7 @@ def test_a_member_that_says_no_more_than_its_name_has_its_lease() -> None:
     bench = Bench()
     assert bench.connect(0, "m") == []
     assert bench.tick(9.9) == []
-    assert bench.tick(0.2) == [("m", Close)]
+    assert bench.tick(0.2) == [("m", Disconnect)]
 
 
 def test_a_member_whose_connection_ends_has_its_grace_however_long_it_was_silent() -> None:
@@ -31,7 +31,7 @@ def test_returning_member_learns_its_tasks_and_gets_no_more_unasked() -> None:
     bench.connect(0, "m0")
     bench.say(0, m.Take(2))
     (given,) = bench.done(bench.machine.offer("t", b"body", bench.now))
-    assert bench.connect(1, "m0") == [("m0", Close), given]
+    assert bench.connect(1, "m0") == [("m0", Disconnect), given]
     assert bench.done(bench.machine.offer("more", b"", bench.now)) == []
 
 

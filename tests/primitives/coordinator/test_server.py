@@ -163,7 +163,7 @@ async def test_abrupt_leave_is_a_loss_and_bye_is_not() -> None:
         members[0].say(m.Bye())
         view = await members[2].hear(m.View)
         assert view.lost == ()
-        assert view.changes[-1] == m.Change(2, None)
+        assert view.changes[-1] == m.SeatChange(2, None)
 
 
 async def test_runs_do_not_see_each_other() -> None:
@@ -238,7 +238,7 @@ async def test_tasks_are_handed_out_and_results_delivered() -> None:
         coordinator.offer("run-1", "t", b"body")
         (one,) = await gang(coordinator.address, 1)
         one.say(m.Take())
-        task = await one.hear(m.Task)
+        task = await one.hear(m.AssignedTask)
         one.say(m.Finished("t", task.epoch, b"result"))
         await one.hear(m.Accepted)
     assert (task.body, results) == (b"body", [("run-1", Deliver("t", "m0", b"result"))])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from primitives.coordinator.test_claims import Bench, refused
 
-from treadle.primitives.coordinator import Close, Limits
+from treadle.primitives.coordinator import CoordinatorLimits, Disconnect
 from treadle.primitives.coordinator import messages as m
 
 
@@ -16,7 +16,7 @@ def test_a_stranger_has_its_lease_from_when_it_came() -> None:
     bench.names[1] = "one"
     bench.machine.connected(1, bench.now)
     assert bench.tick(9.9) == []
-    assert bench.tick(0.2) == [("one", Close)]
+    assert bench.tick(0.2) == [("one", Disconnect)]
 
 
 def test_a_stranger_loses_nothing_while_the_coordinator_stands_still() -> None:
@@ -28,12 +28,12 @@ def test_a_stranger_loses_nothing_while_the_coordinator_stands_still() -> None:
 
 
 def test_strangers_count_as_connections_until_they_go() -> None:
-    bench = Bench(limits=Limits(connections=2))
+    bench = Bench(limits=CoordinatorLimits(connections=2))
     bench.connect(0, "m0")
     bench.names |= {1: "one", 2: "two"}
     assert bench.done(bench.machine.connected(1, 0.0)) == []
     assert bench.machine.statistics().connections == 2
-    assert bench.done(bench.machine.connected(2, 0.0)) == [("two", Close)]
+    assert bench.done(bench.machine.connected(2, 0.0)) == [("two", Disconnect)]
     assert bench.cut(1) == []
     assert bench.machine.statistics().connections == 1
     bench.say(0, m.Bye())
@@ -42,19 +42,19 @@ def test_strangers_count_as_connections_until_they_go() -> None:
 
 @pytest.mark.parametrize("said", [("", ""), ("x" * 11, ""), ("m", "x" * 11), ("m", "", "x" * 11)])
 def test_stranger_with_an_oversized_or_no_introduction_is_refused_and_closed(said: tuple[str, ...]) -> None:
-    bench = Bench(limits=Limits(name=10))
+    bench = Bench(limits=CoordinatorLimits(name=10))
     bench.names[1] = "one"
     bench.machine.connected(1, bench.now)
     told, closed = bench.say(1, m.Hello(*said))
     assert refused([told])
-    assert closed == ("one", Close)
+    assert closed == ("one", Disconnect)
     assert bench.machine.statistics().connections == 0
     bench.machine.connected(1, bench.now)
     assert bench.say(1, m.Hello("x" * 10, "x" * 10, "x" * 10)) == []
 
 
 def test_as_much_as_is_allowed_is_relayed_and_taken() -> None:
-    bench = Bench(limits=Limits(relayed=10, results=10))
+    bench = Bench(limits=CoordinatorLimits(relayed=10, results=10))
     bench.gang(2)
     assert bench.say(0, m.Relay("m1", b"x" * 10)) == [("m1", m.Relayed("m0", b"x" * 10))]
     assert refused(bench.say(0, m.Relay("m1", b"x" * 11)))

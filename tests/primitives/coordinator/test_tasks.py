@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from treadle.primitives.coordinator import Limits, Returned
+from treadle.primitives.coordinator import CoordinatorLimits, Returned
 from treadle.primitives.coordinator import messages as m
 from treadle.primitives.coordinator.component import Epochs, Refusal
 from treadle.primitives.coordinator.task_queue import Tasks
@@ -20,7 +20,7 @@ class Desk:
             lambda member, message: self.told.append((member, message)),
             self.returned.append,
             Epochs(0),
-            Limits(results=results),
+            CoordinatorLimits(results=results),
         )
 
     def offer(self, names: str, member: str = "") -> None:
@@ -30,12 +30,14 @@ class Desk:
     def given(self) -> list[tuple[str, str]]:
         """(member, task) of the tasks given out since the last request."""
         told, self.told = self.told, []
-        return [(member, message.task) for member, message in told if isinstance(message, m.Task)]
+        return [(member, message.task) for member, message in told if isinstance(message, m.AssignedTask)]
 
     def epoch(self, member: str, name: str) -> int:
         """The epoch of the member's task, from its reminder."""
         self.tasks.remind(member)
-        return next(message.epoch for _, message in self.told if isinstance(message, m.Task) and message.task == name)
+        return next(
+            message.epoch for _, message in self.told if isinstance(message, m.AssignedTask) and message.task == name
+        )
 
 
 def test_member_gets_as_many_tasks_as_it_asked_for_in_order_of_requests() -> None:

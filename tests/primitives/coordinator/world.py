@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from treadle.primitives.coordinator import Close, Coordinator, Deliver, Instruction, Returned, Send, Timing
+from treadle.primitives.coordinator import (
+    Coordinator,
+    Deliver,
+    Disconnect,
+    Instruction,
+    Returned,
+    SendToConnection,
+    Timing,
+)
 from treadle.primitives.coordinator import messages as m
 
 LEASE, GRACE, SETTLE = 10.0, 1.0, 2.0
@@ -81,7 +89,7 @@ class Sim:
                     self.broken.add(name)
             case m.Located(block, seats):
                 self.located[block] = {seat.member for seat in seats}
-            case m.Task(task, epoch):
+            case m.AssignedTask(task, epoch):
                 if task not in self.unanswered:
                     self.tasks[task] = epoch
             case m.Withdrawn(task, epoch):
@@ -175,14 +183,14 @@ class World:
     def _do(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:
             match instruction:
-                case Send(connection, message):
+                case SendToConnection(connection, message):
                     assert connection in self.open, "something is sent to a connection that is gone"
                     name = self.open[connection]
                     self._check(name, message)
                     sim = self.sims.get(name)
                     if sim is not None and sim.connection == connection:
                         sim.down.append(message)
-                case Close(connection):
+                case Disconnect(connection):
                     sim = self.sims.get(self.open.pop(connection))
                     if sim is not None and sim.connection == connection:
                         sim.connection = None
@@ -208,7 +216,7 @@ class World:
                 assert self.arrived[barrier, generation] == self.parties[barrier], "released before all arrived"
             case m.Broken(barrier, _, lost):
                 assert set(lost) <= self.parties[barrier] & (self.suspects | self.left)
-            case m.Task(task, epoch):
+            case m.AssignedTask(task, epoch):
                 assert self.own.get(task, name) == name, "it is for another member"
                 assert task in self.own or task in self.offered, "it was withdrawn"
                 holder, last = self.holders.get(task, ("", 0))

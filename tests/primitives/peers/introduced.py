@@ -17,7 +17,7 @@ from primitives.traversal.two_sides import BRIEF, LONG, Side, introduced
 from treadle.primitives import wire
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.coordinator import Coordinator
-from treadle.primitives.coordinator.instructions import Send
+from treadle.primitives.coordinator.instructions import SendToConnection
 from treadle.primitives.coordinator.messages import FromMember, Hello, Reach
 from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.hole_punching import Schedule
@@ -68,7 +68,7 @@ class Office:
             if self.drops(item[1]):
                 continue
             for one in self._machine.received(*item, time.monotonic()):
-                if isinstance(one, Send):
+                if isinstance(one, SendToConnection):
                     gateway, side = self._gateways[one.connection]
                     gateway.heard(one.message, side.source)
 

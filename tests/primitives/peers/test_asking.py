@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.primitives.peers.request_router import Asks, Fail, HangUp, Over, Patience, Reach, Relay
+from treadle.primitives.peers.request_router import Asks, FailRequest, FindPath, HangUp, Over, Patience, RelayRequest
 
 PATIENCE = Patience(silence=5.0, again=5.0, total=30.0)
 
@@ -19,16 +19,16 @@ def asks(*, path: bool = False) -> Asks:
 
 
 def test_without_a_path_it_is_relayed_and_a_path_looked_for() -> None:
-    assert asks().ask(1, "b", 0.0) == [Relay(1), Reach("b")]
-    assert asks(path=True).ask(1, "c", 0.0) == [Relay(1), Reach("c")]
+    assert asks().ask(1, "b", 0.0) == [RelayRequest(1), FindPath("b")]
+    assert asks(path=True).ask(1, "c", 0.0) == [RelayRequest(1), FindPath("c")]
 
 
 def test_request_for_a_block_held_elsewhere_does_not_wait() -> None:
     one = asks()
-    assert one.ask(1, "b", 0.0, direct=True) == [Fail(1, "there is no path to it yet"), Reach("b")]
+    assert one.ask(1, "b", 0.0, direct=True) == [FailRequest(1, "there is no path to it yet"), FindPath("b")]
     one.opened("b", 1.0)
     assert one.ask(2, "b", 1.0, direct=True) == [Over(2)]
-    assert one.ended("b", 2.0) == [Fail(2, "there is no path to it yet"), Reach("b")]
+    assert one.ended("b", 2.0) == [FailRequest(2, "there is no path to it yet"), FindPath("b")]
     assert len(one) == 0
 
 
@@ -45,8 +45,8 @@ def test_a_path_that_ends_leaves_its_asks_to_the_coordinator() -> None:
     one.ask(1, "b", 0.0)
     one.ask(2, "c", 0.0)
     one.ask(3, "b", 0.0)
-    assert one.ended("b", 1.0) == [Relay(1), Reach("b"), Relay(3), Reach("b")]
-    assert one.ask(4, "b", 2.0) == [Relay(4), Reach("b")]
+    assert one.ended("b", 1.0) == [RelayRequest(1), FindPath("b"), RelayRequest(3), FindPath("b")]
+    assert one.ask(4, "b", 2.0) == [RelayRequest(4), FindPath("b")]
 
 
 def test_a_silent_path_is_hung_up_on_and_a_slow_one_is_not() -> None:
@@ -55,8 +55,8 @@ def test_a_silent_path_is_hung_up_on_and_a_slow_one_is_not() -> None:
     one.moved("b", 4.0)
     assert one.tick(one.wakes_at() - 0.1) == []
     assert one.wakes_at() == 9.0
-    assert one.tick(9.0) == [HangUp("b"), Relay(1), Reach("b")]
-    assert one.ask(2, "b", 9.0) == [Relay(2), Reach("b")]
+    assert one.tick(9.0) == [HangUp("b"), RelayRequest(1), FindPath("b")]
+    assert one.ask(2, "b", 9.0) == [RelayRequest(2), FindPath("b")]
 
 
 def test_a_path_is_not_silent_while_nothing_is_asked_for() -> None:
@@ -71,14 +71,14 @@ def test_relayed_request_uses_a_new_path_only_when_it_is_resent() -> None:
     one.ask(2, "c", 0.0)
     one.opened("b", 1.0)
     assert one.tick(4.9) == []
-    assert one.tick(5.0) == [Over(1), Relay(2), Reach("c")]
+    assert one.tick(5.0) == [Over(1), RelayRequest(2), FindPath("c")]
 
 
 def test_request_to_an_absent_member_does_not_wait() -> None:
     one = asks(path=True)
     one.ask(1, "b", 0.0)
     one.ask(2, "c", 0.0)
-    assert one.refused("c", "it is not connected") == [Fail(2, "it is not connected")]
+    assert one.refused("c", "it is not connected") == [FailRequest(2, "it is not connected")]
     assert one.refused("b", "it is not connected") == [], "the path is another way"
     assert not one.answered(2)
 
@@ -86,7 +86,7 @@ def test_request_to_an_absent_member_does_not_wait() -> None:
 def test_request_without_a_timely_answer_fails() -> None:
     one = asks()
     one.ask(1, "b", 0.0)
-    assert one.tick(30.0) == [Fail(1, "it did not answer in time")]
+    assert one.tick(30.0) == [FailRequest(1, "it did not answer in time")]
     assert len(one) == 0
 
 
@@ -101,7 +101,7 @@ def test_closing_fails_all() -> None:
     one = asks(path=True)
     one.ask(1, "b", 0.0)
     one.ask(2, "c", 0.0)
-    assert one.closed() == [Fail(1, "it was closed"), Fail(2, "it was closed")]
+    assert one.closed() == [FailRequest(1, "it was closed"), FailRequest(2, "it was closed")]
 
 
 MEMBERS = st.sampled_from(["b", "c"])
@@ -126,11 +126,11 @@ def test_every_request_is_sent_and_ends_once_for_all_events(events: list[tuple[s
                 case Over(number):
                     assert begun[number][0] in paths
                     assert number not in over
-                case Relay(number):
+                case RelayRequest(number):
                     assert number not in over
                 case HangUp(member):
                     paths.remove(member)
-                case Fail(number, _):
+                case FailRequest(number, _):
                     assert number not in over
                     over.add(number)
 

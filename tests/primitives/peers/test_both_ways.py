@@ -8,14 +8,14 @@ from typing import Any, cast
 import pytest
 
 from treadle.primitives.peers.duplex import BothWays
-from treadle.primitives.wire import Closed, Connection
+from treadle.primitives.wire import Connection, ConnectionClosed
 
 
 class Broken:
     """A connection whose other side is gone."""
 
     def receive_head(self, *_: object, **__: object) -> Any:
-        raise Closed("there ended the connection", "")
+        raise ConnectionClosed("there ended the connection", "")
 
     def abort(self) -> None:
         pass

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from treadle.primitives.errors import CorruptError
-from treadle.primitives.peers import Directory, announce, resolve
-from treadle.primitives.peers.host_directory import Entry, behind
+from treadle.primitives.peers import HostDirectory, announce, resolve
+from treadle.primitives.peers.host_directory import HostEntry, behind
 from treadle.primitives.sealing import SealedStore, run_key
 from treadle.primitives.stores.store import Store
 
@@ -23,7 +23,7 @@ def test_the_address_announced_last_is_found(store: Store) -> None:
     assert resolve(store, RUN, KEY, HOST) is None
     for address in ("tcp://127.0.0.1:1", "tls://10.0.0.5:2"):
         announce(store, RUN, KEY, HOST, address)
-        assert resolve(store, RUN, KEY, HOST) == Entry(address)
+        assert resolve(store, RUN, KEY, HOST) == HostEntry(address)
     assert resolve(store, RUN, KEY, "another") is None
     assert resolve(store, "run-2", KEY, HOST) is None
 
@@ -46,7 +46,7 @@ def test_an_announcement_of_another_version_is_refused_as_one(store: Store) -> N
 
 
 def test_a_known_address_is_not_asked_for_again_until_it_fails(store: Store) -> None:
-    directory = Directory(store, RUN, KEY)
+    directory = HostDirectory(store, RUN, KEY)
     assert directory.resolve(HOST) is None
     announce(store, RUN, KEY, HOST, "tcp://127.0.0.1:1")
     one, two, three = (f"tcp://127.0.0.1:{port}" for port in (1, 2, 3))
@@ -61,7 +61,7 @@ def test_a_known_address_is_not_asked_for_again_until_it_fails(store: Store) -> 
 
 
 def test_a_member_is_reached_directly_or_by_the_gateway_of_this_host(store: Store) -> None:
-    here, gateway = Directory(store, RUN, KEY, "here"), "tcp://127.0.0.1:9"
+    here, gateway = HostDirectory(store, RUN, KEY, "here"), "tcp://127.0.0.1:9"
     announce(store, RUN, KEY, HOST, "tls://10.0.0.5:2", "left")
     announce(store, RUN, KEY, "behind", "", "right")
     assert here.resolve(HOST) == ("tls://10.0.0.5:2",)
@@ -72,11 +72,11 @@ def test_a_member_is_reached_directly_or_by_the_gateway_of_this_host(store: Stor
     announce(store, RUN, KEY, "taken over", "", "us", gateway)
     assert here.resolve("taken over") == (gateway,)
     assert [behind(address) for address in here.resolve(HOST) or ()] == ["", "left"]
-    assert Directory(store, RUN, KEY).resolve("behind") == ()
+    assert HostDirectory(store, RUN, KEY).resolve("behind") == ()
 
 
 def test_a_gateway_that_has_moved_is_found_again(store: Store) -> None:
-    here = Directory(store, RUN, KEY, "here")
+    here = HostDirectory(store, RUN, KEY, "here")
     announce(store, RUN, KEY, HOST, "", "left")
     for port in (1, 2):
         announce(store, RUN, KEY, "here", "", "us", f"tcp://127.0.0.1:{port}")

@@ -30,7 +30,7 @@ from treadle.primitives.errors import CorruptError, MissingError
 from treadle.primitives.hole_punching import Paths
 from treadle.primitives.peers import hosts, local_gateways, resolve, through
 from treadle.primitives.peers.gateway import RELAYED, cut
-from treadle.primitives.peers.messages import PIECE, Answer, Want
+from treadle.primitives.peers.messages import PIECE, AskAnswer, Want
 from treadle.primitives.peers.request_router import Asks, Instruction, Patience
 from treadle.primitives.sealing import SealedStore
 from treadle.primitives.wire import WireError
@@ -280,10 +280,10 @@ def test_a_host_without_a_gateway_forwards_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    [Answer(0, ()), Answer(0, (5,)), Answer(0, (5, 5), b"1234567890"), Answer(0, (5,), stored="x")],
+    [AskAnswer(0, ()), AskAnswer(0, (5,)), AskAnswer(0, (5, 5), b"1234567890"), AskAnswer(0, (5,), stored="x")],
     ids=["too few", "without bytes", "too many", "not there"],
 )
-def test_an_answer_that_answers_something_else_is_an_error(tmp_path: Path, answer: Answer) -> None:
+def test_an_answer_that_answers_something_else_is_an_error(tmp_path: Path, answer: AskAnswer) -> None:
     with two_members(tmp_path) as (left, _, office):
         office.drops = lambda message: True
         with ThreadPoolExecutor(1) as pool:
@@ -308,7 +308,7 @@ def test_waiting_readers_do_not_wake_each_other(tmp_path: Path, monkeypatch: pyt
         asked = [pool.submit(left.gateway.ask, "right", RUN, wants, Counter()) for _ in range(3)]
         eventually(lambda: len(left.gateway._asks) == len(asked))
         monkeypatch.setattr(Asks, "tick", counted)
-        left.gateway.heard(Relayed("right", msgspec.msgpack.encode(Answer(0, (5,), b"right"))), ("", 0))
+        left.gateway.heard(Relayed("right", msgspec.msgpack.encode(AskAnswer(0, (5,), b"right"))), ("", 0))
         wait(asked, LONG, FIRST_COMPLETED)
         time.sleep(0.2)
         assert next(woken) < 20
@@ -333,7 +333,7 @@ def test_answer_of_a_stranger_is_ignored(tmp_path: Path) -> None:
             asked = pool.submit(left.gateway.ask, "right", RUN, [Want("s/a", 0, 5)], Counter())
             eventually(lambda: office.said[2:])
             for member, sent in (("another", b"wrong"), ("right", b"right")):
-                left.gateway.heard(Relayed(member, msgspec.msgpack.encode(Answer(0, (5,), sent))), ("", 0))
+                left.gateway.heard(Relayed(member, msgspec.msgpack.encode(AskAnswer(0, (5,), sent))), ("", 0))
             lengths, data = asked.result(LONG)
         assert (lengths, bytes(data)) == ((5,), b"right")
 
@@ -352,7 +352,7 @@ def test_object_of_a_stranger_in_the_store_is_not_trusted(tmp_path: Path) -> Non
         with ThreadPoolExecutor(1) as pool:
             asked = pool.submit(left.gateway.ask, "right", RUN, [Want("s/a", 0, 5)], Counter())
             eventually(lambda: office.said[2:])
-            answer = Answer(0, (5,), stored="x")
+            answer = AskAnswer(0, (5,), stored="x")
             left.gateway.heard(Relayed("right", msgspec.msgpack.encode(answer)), ("", 0))
             with pytest.raises(WireError, match="was not written with this deployment's key"):
                 asked.result(LONG)
@@ -367,7 +367,7 @@ def test_member_cannot_name_objects_for_others_to_take(tmp_path: Path, name: str
         with ThreadPoolExecutor(1) as pool:
             asked = pool.submit(left.gateway.ask, "right", RUN, [Want("s/a", 0, 5)], Counter())
             eventually(lambda: office.said[2:])
-            left.gateway.heard(Relayed("right", msgspec.msgpack.encode(Answer(0, (5,), stored=name))), ("", 0))
+            left.gateway.heard(Relayed("right", msgspec.msgpack.encode(AskAnswer(0, (5,), stored=name))), ("", 0))
             with pytest.raises(WireError):
                 asked.result(LONG)
         assert bytes(SealedStore(left.store, KEY).get("runs/run-1/plan")) == b"12345"

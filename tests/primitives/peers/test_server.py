@@ -17,7 +17,7 @@ from primitives.wire.sides import receive
 from treadle.primitives import wire
 from treadle.primitives.errors import StoreError, UsageError
 from treadle.primitives.peers import PeerServer, Want, responses
-from treadle.primitives.peers.messages import BATCH, GONE, REFUSED, WANTS_LIMIT, Part, Pull
+from treadle.primitives.peers.messages import BATCH, GONE, REFUSED, WANTS_LIMIT, Pull, PullAnswer
 from treadle.primitives.stores.shared_memory import HostFolder
 from treadle.primitives.wire import unauthenticated
 
@@ -32,7 +32,7 @@ def ask(connection: wire.Connection, *wants: Want) -> tuple[tuple[int, ...], byt
 
 
 def answer(connection: wire.Connection) -> tuple[tuple[int, ...], bytes]:
-    part, tail = receive(connection, Part)
+    part, tail = receive(connection, PullAnswer)
     return part.lengths, tail
 
 
@@ -91,7 +91,7 @@ def test_malformed_request_ends_only_its_connection(tmp_path: Path) -> None:
     with served(tmp_path) as (_, server), dial(server.address) as good, dial(server.address) as bad:
         bad.send_frame(b"\xc1nonsense", deadline=soon())
         with pytest.raises(wire.WireError):
-            bad.receive_head(Part, soon())
+            bad.receive_head(PullAnswer, soon())
         assert ask(good, Want("s/a", 0, 1)) == ((GONE,), b"")
 
 
@@ -209,7 +209,7 @@ def test_started_answer_is_completed_when_its_run_is_deleted(tmp_path: Path) -> 
     with served(tmp_path) as (host, server), dial(server.address) as connection:
         host.put(f"{RUN}/s/a", [block := content(20_000_000)])
         connection.send(Pull((Want("s/a", 0, -1), Want("s/a", 0, 1), Want("s/b", 0, 1))), deadline=soon())
-        _, length = connection.receive_head(Part, soon(), tail_limit=1 << 30)
+        _, length = connection.receive_head(PullAnswer, soon(), tail_limit=1 << 30)
         host.delete_run(RUN)
         view = memoryview(bytearray(length))
         connection.receive_into(view, soon())

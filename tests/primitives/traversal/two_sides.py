@@ -16,7 +16,7 @@ from primitives.wire.sides import receive
 
 from treadle.primitives import wire
 from treadle.primitives.coordinator.messages import Dial
-from treadle.primitives.hole_punching import ANY, Attempt, NoPath, Schedule, Traversal, open_path
+from treadle.primitives.hole_punching import ANY, NoPath, PunchAttempt, Schedule, Traversal, open_path
 from treadle.primitives.hole_punching.port_reuse import share_port
 from treadle.primitives.wire import Connection, Identity
 
@@ -76,7 +76,7 @@ def attempt(side: Side, other: Side, token: bytes, schedule: Schedule, delay: fl
     machine = Traversal(side.member, other.member, now, now + LONG, schedule)
     with side.host.entered() if side.host else nullcontext():
         try:
-            return Attempt(machine, token, side.source, other.seen).run()
+            return PunchAttempt(machine, token, side.source, other.seen).run()
         except NoPath as error:
             return error
 

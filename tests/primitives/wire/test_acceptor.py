@@ -15,12 +15,12 @@ import pytest
 from eventually import eventually_async
 
 from treadle.primitives.wire import tls_identity
-from treadle.primitives.wire.acceptor import Acceptor, Caller
+from treadle.primitives.wire.acceptor import AcceptedConnection, Acceptor
 from treadle.primitives.wire.unauthenticated import Strangers
 
 
 class Silent(asyncio.Protocol):
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: AcceptedConnection) -> None:
         self._caller = caller
 
     def connection_made(self, transport: Any) -> None:
@@ -56,7 +56,7 @@ def buffers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Buffers]:
 @pytest.mark.parametrize("goes", [True, False], ids=["caller goes", "time is over"])
 async def test_tls_caller_that_is_gone_leaves_no_buffer(buffers: Buffers, tmp_path: Path, goes: bool) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
-    strangers = Strangers[Caller](8, 60.0 if goes else 0.2)
+    strangers = Strangers[AcceptedConnection](8, 60.0 if goes else 0.2)
     acceptor = Acceptor(listener, "test", strangers, Silent, tls=tls_identity(tmp_path).context())
     callers = [socket.create_connection(listener.getsockname()) for _ in range(4)]
     await eventually_async(lambda: buffers.made == 4)

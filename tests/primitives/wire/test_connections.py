@@ -66,7 +66,7 @@ def test_messages_that_come_together_are_taken_one_by_one() -> None:
             message, tail = receive(connection, Said)
             assert message.number == number
             assert tail == bytes([number % 256]) * (number % 300)
-        with pytest.raises(wire.Closed):
+        with pytest.raises(wire.ConnectionClosed):
             receive(connection, Said)
 
 
@@ -153,11 +153,11 @@ def test_connection_aborted_by_another_thread_is_closed_for_the_waiting_thread(t
     with serving(echo, tls) as address, dial(address) as connection:
         timer = threading.Timer(0.05, connection.abort)
         timer.start()
-        with pytest.raises(wire.Closed):
+        with pytest.raises(wire.ConnectionClosed):
             receive(connection, Said)
         timer.join()
         connection.close()
-        with pytest.raises(wire.Closed):
+        with pytest.raises(wire.ConnectionClosed):
             connection.send(Said(1), deadline=soon())
 
 
@@ -166,7 +166,7 @@ def test_stale_means_that_something_came_unasked() -> None:
     with serving(until(said)) as address, dial(address) as connection:
         assert not connection.stale
         said.set()
-        with pytest.raises(wire.Closed):
+        with pytest.raises(wire.ConnectionClosed):
             receive(connection, Said)
         assert connection.stale
 
@@ -323,7 +323,7 @@ def test_one_can_dial_from_a_chosen_port() -> None:
     with (
         serving(lambda connection: seen.append(connection.name)) as address,
         wire.connect(address, RUN, KEY, deadline=soon(), source=("127.0.0.1", port)) as connection,
-        pytest.raises(wire.Closed),
+        pytest.raises(wire.ConnectionClosed),
     ):
         receive(connection, Said)
     assert seen == [f"127.0.0.1:{port}"]

@@ -41,10 +41,16 @@ from treadle.primitives.wire.transports import Plain
 MEMORY = 4 << 20
 """Maximum of bytes for one conversation. Announced sizes may be up to 1 GiB."""
 WANT = p.Want("s/a", 0, 3)
-LETTER = c.Letter(1, 0, c.Failed("g/reduce/sum", 1, 1, "because"))
+LETTER = c.Letter(1, 0, c.RoundFailed("g/reduce/sum", 1, 1, "because"))
 SAID = [
-    *(p.Pull((WANT,)), p.Pull((WANT,), "somebody", True), p.Part((3,)), p.Part((p.GONE,)), p.Came({"path": 3})),
-    *(p.Ask(1, RUN, (WANT,)), p.Answer(1, (3,), b"abc"), p.Answer(1, (3,), stored="x")),
+    *(
+        p.Pull((WANT,)),
+        p.Pull((WANT,), "somebody", True),
+        p.PullAnswer((3,)),
+        p.PullAnswer((p.GONE,)),
+        p.Came({"path": 3}),
+    ),
+    *(p.Ask(1, RUN, (WANT,)), p.AskAnswer(1, (3,), b"abc"), p.AskAnswer(1, (3,), stored="x")),
     *(
         m.Hello("h", ""),
         m.Join("c", 1),
@@ -54,8 +60,8 @@ SAID = [
         m.Announce(("x",)),
         m.Bye(),
     ),
-    *(m.View("c", 2, 0, (m.Change(0, m.Seat("h", "")),), 2), m.Dial("h", "tcp://127.0.0.1:1", b"t"), m.Alive()),
-    *(m.Relayed("h", encode_head(LETTER)), m.Task("t", 1, b"body"), c.Caller("g/1.00", "g/2.00"), LETTER),
+    *(m.View("c", 2, 0, (m.SeatChange(0, m.Seat("h", "")),), 2), m.Dial("h", "tcp://127.0.0.1:1", b"t"), m.Alive()),
+    *(m.Relayed("h", encode_head(LETTER)), m.AssignedTask("t", 1, b"body"), c.Caller("g/1.00", "g/2.00"), LETTER),
 ]
 FRAMES = [b"".join(wire.encode(encode_head(one), tail)) for one in SAID for tail in (b"", b"abc")]
 DEEP = [b"".join(wire.encode(start + b"\x91" * 3_000)) for start in (b"", b"\x82\xa4type\xa4pull\xa1x", b"\x94\x01")]
@@ -97,7 +103,7 @@ def absurd(kind: Any) -> st.SearchStrategy[Any]:
     return st.builds(kind, **{name: absurd(of) for name, of in get_type_hints(kind).items()})
 
 
-MESSAGES = absurd(m.FromMember | m.ToMember | p.Pull | p.Part | p.Came | p.Ask | p.Answer)
+MESSAGES = absurd(m.FromMember | m.ToMember | p.Pull | p.PullAnswer | p.Came | p.Ask | p.AskAnswer)
 BYTES = st.integers(0, 255)
 HOSTILE = st.one_of(
     st.binary(max_size=200),
@@ -262,9 +268,9 @@ def test_no_more_asks_wait_than_there_is_room_for(tmp_path: Path, monkeypatch: p
     answers: list[m.FromMember] = []
     room = gateways._ANSWERING + gateways._WAITING
 
-    def slow(ask: p.Ask, _: HostFolder) -> tuple[p.Answer, list[bytes]]:
+    def slow(ask: p.Ask, _: HostFolder) -> tuple[p.AskAnswer, list[bytes]]:
         free.wait(GENEROUS)
-        return p.Answer(ask.number, ()), []
+        return p.AskAnswer(ask.number, ()), []
 
     monkeypatch.setattr(gateways, "answer_ask", slow)
     host = HostFolder(tmp_path / "host")

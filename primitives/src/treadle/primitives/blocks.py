@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol, TypeVar
 import xxhash
 
 from .encoding.codec import decode, encode, pieces, rows
-from .encoding.encoded_parts import EncodedPart, Index
+from .encoding.encoded_parts import BlockIndex, EncodedPart
 from .encoding.references import BlockRef, Kind, Part, Slice
 from .errors import CorruptError, MissingError, StoreError, TreadleError
 from .run_paths import run_folder
@@ -125,11 +125,11 @@ class Blocks:
     ) -> BlockRef:
         """Put parts that are already encoded, a piece at a time; otherwise like `put`, but never inline."""
         name = self._unique(name)
-        index = Index(digests=durability != "")
+        index = BlockIndex(digests=durability != "")
         on_host = self._put_host(name, lambda host, at: host.put(at, index.of(parts))) if place == "host" else ""
         if on_host and durability != "task":
             return BlockRef(name, kind, index.size, tuple(index.parts), (on_host,))
-        index = Index(digests=True)
+        index = BlockIndex(digests=True)
         self._store.put(self._object(name), index.of(parts))
         return BlockRef(name, kind, index.size, tuple(index.parts), (on_host, "store") if on_host else ("store",))
 

@@ -128,7 +128,7 @@ class _Member:
     """The part of `primitives.channels.Member` that the collectives use."""
 
     def __init__(self, room: _Room, rank: int) -> None:
-        from treadle.primitives.channels.io.payloads import Values
+        from treadle.primitives.channels.io.payloads import ValueCodec
 
         self._room, self._rank = room, rank
         self._open: dict[str, Callable[[], None]] = {}
@@ -136,7 +136,7 @@ class _Member:
         """Time of `time.monotonic()` at which closing channels stop waiting for other members."""
         self.gang = Gang("", "reference", room.name, rank, room.size, DEADLINE)
         self.name = room.member(rank)
-        self.values = Values(room.blocks, f"channels/{rank}", lambda: True)
+        self.values = ValueCodec(room.blocks, f"channels/{rank}", lambda: True)
 
     def join(self, join: Any, machine: Any, close: Callable[[], None]) -> None:
         self._open[join.channel] = close

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from treadle.primitives.errors import CorruptError, MissingError, StoreError
-from treadle.primitives.peers import Directory, PeerClient, PeerServer, announce
+from treadle.primitives.peers import HostDirectory, PeerClient, PeerServer, announce
 from treadle.primitives.peers.gateway import Gateway, Membership
 from treadle.primitives.stores.shared_memory import HostFolder
 from treadle.primitives.stores.store import Store
@@ -75,7 +75,7 @@ class Shelf:
         client = PeerClient(blocks.run, key)
         with contextlib.closing(client), contextlib.suppress(StoreError):
             self.announce(blocks.run, store)
-            directory = Directory(store, blocks.run, key, self.host_id)
+            directory = HostDirectory(store, blocks.run, key, self.host_id)
             for address in directory.resolve(blocks.hosts[-1]) or ():
                 with contextlib.suppress(WireError, NotAuthentic, OSError):  # OSError: no room on the disk
                     self._pull(client, address, blocks)

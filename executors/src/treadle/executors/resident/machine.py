@@ -1,8 +1,8 @@
 """The state machine of a member, from its first connection to its end. Pure: events in, instructions out.
 
     state    event                          next     action
-    idle     Task                           busy     start it
-    idle     Task, after its working time   idle     give up: the task returns to its owner
+    idle     AssignedTask                   busy     start it
+    idle     the same, after working time   idle     give up: the task returns to its owner
     busy     done                           telling  send the result, and again over every new connection
     busy     Withdrawn                      idle     stop the task
     telling  Accepted, Withdrawn            idle     ask for more, during its working time
@@ -22,6 +22,7 @@ from typing import NamedTuple
 from treadle.primitives.coordinator.messages import (
     Accepted,
     Alive,
+    AssignedTask,
     Bye,
     Dismissed,
     Finished,
@@ -30,7 +31,6 @@ from treadle.primitives.coordinator.messages import (
     Hello,
     Refused,
     Take,
-    Task,
     ToMember,
     Withdrawn,
 )
@@ -124,7 +124,7 @@ class MemberMachine:
         if self.over:
             return []
         match message:
-            case Task(task, epoch, body):
+            case AssignedTask(task, epoch, body):
                 return self._offered(_Work(task, epoch), body, now)
             case Withdrawn(task, epoch) if self._under_way == _Work(task, epoch):
                 self._under_way, self._idle_since = None, now

@@ -12,7 +12,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from treadle.primitives.log_rate_limit import limited_logger
-from treadle.primitives.wire.acceptor import Caller
+from treadle.primitives.wire.acceptor import AcceptedConnection
 
 SLOW_READER = 30.0
 """Seconds after which the kernel closes a connection whose sender does not read the answer."""
@@ -22,7 +22,9 @@ limited_logger("uvicorn.error")
 class HookProtocol(H11Protocol):
     """Every request must arrive within the Acceptor's time for strangers, head and body."""
 
-    def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any], *, caller: Caller) -> None:
+    def __init__(
+        self, config: Config, server_state: ServerState, app_state: dict[str, Any], *, caller: AcceptedConnection
+    ) -> None:
         super().__init__(config, server_state, app_state)
         self._caller = caller
 

@@ -11,7 +11,7 @@ import uvicorn
 
 from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import UsageError
-from treadle.primitives.wire.acceptor import Acceptor, Caller
+from treadle.primitives.wire.acceptor import AcceptedConnection, Acceptor
 from treadle.primitives.wire.unauthenticated import Strangers, allowance
 
 from .app import Served, make_app
@@ -67,7 +67,7 @@ class HookServer:
         bound.listen(BACKLOG)
         self.port = bound.getsockname()[1]
         app = make_app(lambda workflow, trigger: self._hooks.get((workflow, trigger)))
-        strangers: Strangers[Caller] = Strangers(allowance(), REQUEST_SECONDS)
+        strangers: Strangers[AcceptedConnection] = Strangers(allowance(), REQUEST_SECONDS)
         config = uvicorn.Config(
             app,
             http=HookProtocol,
@@ -96,7 +96,7 @@ class _Quiet(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         yield
 
-    def protocol(self, caller: Caller) -> HookProtocol:
+    def protocol(self, caller: AcceptedConnection) -> HookProtocol:
         """The protocol of a new connection, as `uvicorn.Server.startup` makes it."""
         return HookProtocol(self.config, self.server_state, self.lifespan.state, caller=caller)
 

@@ -18,7 +18,7 @@ from .gang import Gang, folder_of
 from .io.shared_barrier import Board, Boards
 
 if TYPE_CHECKING:
-    from .io.socket_loop import Loop
+    from .io.socket_loop import SocketLoop
 
 
 class Arrival(Struct):
@@ -60,10 +60,10 @@ class Arrival(Struct):
         return self.answer or Broken(self.barrier, self.generation, (str(board.gone),))
 
 
-class Barriers:
+class MemberBarriers:
     """All barriers of a member. `wait` is for users' threads; all other methods need the loop's lock."""
 
-    def __init__(self, loop: Loop, gang: Gang, blocks: Blocks, say: Callable[[FromMember], None]) -> None:
+    def __init__(self, loop: SocketLoop, gang: Gang, blocks: Blocks, say: Callable[[FromMember], None]) -> None:
         """`say` sends a message to the coordinator."""
         self._loop, self._gang, self._blocks, self._say = loop, gang, blocks, say
         self._arrivals: dict[str, Arrival] = {}

@@ -12,18 +12,18 @@ from typing import Any, Generic, Literal, Self, TypeVar
 from ..coordinator.messages import Join
 from ..errors import TreadleError, UsageError
 from .errors import DeadlinePassed, short
-from .io.payloads import Room
+from .io.payloads import ArrayMemory
 from .member import Member
 from .member_scope import current_member
-from .messages import Cast, Payload, Plan
-from .protocols.broadcast import Broadcast
-from .protocols.collective import Machine, OnLoss
+from .messages import Cast, Payload, ShufflePlan
+from .protocols.broadcast import BroadcastMachine
+from .protocols.collective import CollectiveMachine, OnLoss
 from .protocols.membership import Send
-from .protocols.reduce import Fold, PassUp, Reduce, Result, Step
-from .protocols.shuffle import Shuffle, role_of
+from .protocols.reduce import Fold, PassUp, ReducedRound, ReduceMachine, Step
+from .protocols.shuffle import ShuffleMachine, role_of
 from .values import distribute, fold
 
-M = TypeVar("M", bound=Machine)
+M = TypeVar("M", bound=CollectiveMachine)
 Role = Literal["both", "producer", "consumer"]
 _WINDOW = 4096
 """Limit of values that a member has sent and that other members have not all received."""
@@ -119,11 +119,11 @@ class _Channel(Generic[M]):
         self.close()
 
 
-class BroadcastChannel(_Channel[Broadcast]):
+class BroadcastChannel(_Channel[BroadcastMachine]):
     """A value that one member sends reaches all other members, once, and in the order of sending."""
 
     _what = "broadcast"
-    _machine_of = Broadcast
+    _machine_of = BroadcastMachine
 
     def send(self, value: Any, *, deadline: float | None = None) -> None:
         """Send `value` to all other members. Any member may send.
@@ -162,11 +162,11 @@ class BroadcastChannel(_Channel[Broadcast]):
         return cast
 
 
-class ReduceChannel(_Channel[Reduce]):
+class ReduceChannel(_Channel[ReduceMachine]):
     """Folds one value of each member into one, in any order and any grouping."""
 
     _what = "reduce"
-    _machine_of = Reduce
+    _machine_of = ReduceMachine
 
     def __init__(
         self,
@@ -188,7 +188,7 @@ class ReduceChannel(_Channel[Reduce]):
         super().__init__(name, parties=parties, deadline=deadline, on_loss=on_loss, fan_out=fan_out, member=member)
         self._reduce, self._handler = reduce, handler
         self._passed: Payload | None = None
-        self._room: Room | None = None
+        self._room: ArrayMemory | None = None
 
     def reduce(self, value: Any, *, deadline: float | None = None) -> Any:
         """Return the fold of all members' values at the root of the tree, None at the other members.
@@ -209,9 +209,9 @@ class ReduceChannel(_Channel[Reduce]):
             self._handler(result.value)
         return result.value
 
-    def _work(self, step: Step | None, until: float) -> Result:
+    def _work(self, step: Step | None, until: float) -> ReducedRound:
         """Carry out the machine's steps until the round is over."""
-        while not isinstance(step, Result):
+        while not isinstance(step, ReducedRound):
             if step is None:
                 step = self._act(self._machine.next, until, "reduce")
             elif isinstance(step, Fold):
@@ -279,11 +279,11 @@ class ReduceChannel(_Channel[Reduce]):
             self._passed = None
 
 
-class ShuffleChannel(_Channel[Shuffle]):
+class ShuffleChannel(_Channel[ShuffleMachine]):
     """Each producer sends each consumer the records whose hash selects the consumer."""
 
     _what = "shuffle"
-    _machine_of = Shuffle
+    _machine_of = ShuffleMachine
 
     def __init__(
         self,
@@ -318,7 +318,7 @@ class ShuffleChannel(_Channel[Shuffle]):
             payloads = self._member.values.encode_pieces(kind, pieces) if pieces else []
             done = self._act(lambda: self._send(plan, payloads), until, "send")  # noqa: B023 - called at once
 
-    def _send(self, plan: Plan, payloads: Sequence[Payload]) -> bool:
+    def _send(self, plan: ShufflePlan, payloads: Sequence[Payload]) -> bool:
         sends = self._machine.send(plan, payloads)
         return self._give(sends or []) and sends is not None
 

@@ -34,15 +34,15 @@ from ..errors import TreadleError, UsageError
 from ..hole_punching import Reacher
 from ..stores.shared_memory import SHARED_MEMORY, host_id
 from ..wire import Address, Identity, address_of, is_loopback, listen, parse
-from .barriers import Barriers
+from .barriers import MemberBarriers
 from .errors import DeadlinePassed, MemberLost
 from .gang import Gang, folder_of
-from .io.coordinator_client import Uplink
-from .io.payloads import Values
+from .io.coordinator_client import CoordinatorClient
+from .io.payloads import ValueCodec
 from .io.peer_routes import Roads
-from .io.socket_loop import Late, Loop
+from .io.socket_loop import Late, SocketLoop
 from .messages import DATA, Message
-from .protocols.collective import Machine
+from .protocols.collective import CollectiveMachine
 from .protocols.membership import Send, advance
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class Joined(Struct):
     """A channel that this member is in."""
 
     join: Join
-    machine: Machine
+    machine: CollectiveMachine
     close: Callable[[], None]
     refused: str = ""
     open: bool = False
@@ -73,7 +73,7 @@ class Member:
         """Connect. Raises DeadlinePassed, WireError and NotAuthentic."""
         self.gang = gang
         self.name = f"{gang.name}/{gang.rank}.{os.urandom(6).hex()}"
-        self.values = Values(blocks, folder_of(self.name), lambda: self._roads.relaying, one_host=gang.one_host)
+        self.values = ValueCodec(blocks, folder_of(self.name), lambda: self._roads.relaying, one_host=gang.one_host)
         self.counts: Counter[str] = Counter()
         """Messages sent to members: `data` and `control`."""
         self._host = blocks.host.host_id if blocks.host is not None else host_id(SHARED_MEMORY)
@@ -81,9 +81,9 @@ class Member:
         self._counted: dict[str, Counted] = {}
         self._left = ""
         """The latest channel that was left; the coordinator may not have processed Leave yet."""
-        self._loop = Loop()
-        self._uplink = Uplink(self._loop, gang.address, gang.run, key, self._introduction, self._on_message)
-        self._barriers = Barriers(self._loop, gang, blocks, self._uplink.send)
+        self._loop = SocketLoop()
+        self._uplink = CoordinatorClient(self._loop, gang.address, gang.run, key, self._introduction, self._on_message)
+        self._barriers = MemberBarriers(self._loop, gang, blocks, self._uplink.send)
         self._roads = Roads(self._loop, self.name, gang.run, key, self._relay, self._on_letter, self._reach)
         self._reacher: Reacher | None = None
         self._key = key
@@ -169,14 +169,14 @@ class Member:
         """Messages to and from the coordinator, without heartbeats."""
         return self._uplink.messages
 
-    def join(self, join: Join, machine: Machine, close: Callable[[], None]) -> None:
+    def join(self, join: Join, machine: CollectiveMachine, close: Callable[[], None]) -> None:
         """Join a channel; its first view arrives when all parties have joined. Raises UsageError when already in it.
 
         `close` leaves the channel in good order; it is called when the member ends.
         """
         self._loop.do(lambda: self._join(join, machine, close))
 
-    def _join(self, join: Join, machine: Machine, close: Callable[[], None]) -> None:
+    def _join(self, join: Join, machine: CollectiveMachine, close: Callable[[], None]) -> None:
         if join.channel in self._channels:
             raise UsageError(f"this member is in {machine.title} already", "Leave it first, or use another name.")
         self._channels[join.channel] = Joined(join, machine, close)

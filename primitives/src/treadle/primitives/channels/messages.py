@@ -70,20 +70,20 @@ class Partial(Said, frozen=True, tag=5):
     payload: Payload
 
 
-class Done(Said, frozen=True, tag=6):
+class RoundDone(Said, frozen=True, tag=6):
     """To children: the root has the result of this round."""
 
     round: int
 
 
-class Failed(Said, frozen=True, tag=7):
+class RoundFailed(Said, frozen=True, tag=7):
     """To all neighbours in turn: this round has no result, with the reason."""
 
     round: int
     reason: str
 
 
-class Plan(Struct, frozen=True, array_like=True):
+class ShufflePlan(Struct, frozen=True, array_like=True):
     """The members that take part in the rounds of a shuffle from `first` on."""
 
     first: int
@@ -104,10 +104,10 @@ class Standing(Struct, frozen=True, array_like=True):
     answered: int = 0
     """The latest such epoch for which a round has failed."""
     lost: tuple[str, ...] = ()
-    plans: tuple[Plan, ...] = ()
+    plans: tuple[ShufflePlan, ...] = ()
 
 
-class Status(Said, frozen=True, tag=8):
+class RoundStatus(Said, frozen=True, tag=8):
     """To the parent, in a new epoch: the knowledge of the subtree."""
 
     standing: Standing
@@ -144,7 +144,21 @@ class Noted(Said, frozen=True, tag=13):
     """The answer to `Leaving`."""
 
 
-Message = Cast | Have | Taken | Stable | Partial | Done | Failed | Status | Agreed | Pieces | Got | Leaving | Noted
+Message = (
+    Cast
+    | Have
+    | Taken
+    | Stable
+    | Partial
+    | RoundDone
+    | RoundFailed
+    | RoundStatus
+    | Agreed
+    | Pieces
+    | Got
+    | Leaving
+    | Noted
+)
 DATA = frozenset((Cast, Partial, Pieces))
 
 

@@ -2,19 +2,19 @@
 (docs/coordinator.md).
 """
 
-from .component import Limits, Timing
-from .instructions import Close, Deliver, Instruction, Returned, Send
+from .component import CoordinatorLimits, Timing
+from .instructions import Deliver, Disconnect, Instruction, Returned, SendToConnection
 from .machine import Coordinator, Statistics
 from .tree import Tree, children, depth, parent
 
 __all__ = [
-    "Close",
     "Coordinator",
+    "CoordinatorLimits",
     "Deliver",
+    "Disconnect",
     "Instruction",
-    "Limits",
     "Returned",
-    "Send",
+    "SendToConnection",
     "Statistics",
     "Timing",
     "Tree",

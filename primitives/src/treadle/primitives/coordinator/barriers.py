@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from .component import GREATEST_EPOCH, Limits, Post, Timing, check
+from .component import GREATEST_EPOCH, CoordinatorLimits, Post, Timing, check
 from .messages import Broken, Released, Wait
 
 
@@ -43,7 +43,7 @@ class _Barrier:
 class Barriers:
     """All barriers of a run."""
 
-    def __init__(self, post: Post, timing: Timing, limits: Limits) -> None:
+    def __init__(self, post: Post, timing: Timing, limits: CoordinatorLimits) -> None:
         self._post, self._timing, self._limits = post, timing, limits
         self._barriers: dict[str, _Barrier] = {}
         self._of: dict[str, set[str]] = {}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import islice
 
-from .component import Limits, check
+from .component import CoordinatorLimits, check
 
 
-class Directory:
+class BlockDirectory:
     """Blocks and the members that announced them."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: CoordinatorLimits) -> None:
         self._limits = limits
         self._members: dict[str, dict[str, None]] = {}
         self._blocks: dict[str, set[str]] = {}
@@ -53,5 +53,5 @@ class Directory:
             del self._members[block]
 
     def locate(self, block: str) -> list[str]:
-        """Return members that serve the block, the latest first; at most `Limits.located` of them."""
+        """Return members that serve the block, the latest first; at most `CoordinatorLimits.located` of them."""
         return list(islice(reversed(self._members.get(block, {})), self._limits.located))

@@ -17,8 +17,8 @@ from collections import deque
 
 from msgspec import Struct
 
-from .component import GREATEST_EPOCH, Epochs, Limits, Post, Timing, check
-from .messages import Change, Join, Seat, View
+from .component import GREATEST_EPOCH, CoordinatorLimits, Epochs, Post, Timing, check
+from .messages import Join, Seat, SeatChange, View
 from .tree import Tree
 
 _LOSSES = 10_000
@@ -82,7 +82,7 @@ class _Channel:
                 place.held = place.sent = place.since = self.epoch
         return views
 
-    def _changes(self) -> tuple[Change, ...]:
+    def _changes(self) -> tuple[SeatChange, ...]:
         """Settle the tree, and return the changes of seats since the last view."""
         settled = self.tree.settle()
         size, before = len(self.tree), len(self._seats)
@@ -95,16 +95,16 @@ class _Channel:
             if seat < size:
                 occupant = self.places[names[seat]].seat
                 self._seats[seat : seat + 1] = [occupant]
-                changes.append(Change(seat, occupant))
+                changes.append(SeatChange(seat, occupant))
         if size < before:
-            changes.append(Change(size, None))
+            changes.append(SeatChange(size, None))
         return tuple(changes)
 
     def _whole(self, since: int, known: dict[tuple[str, ...], View]) -> View:
         """Return the whole view, for a member that lacks the previous one. Most such members need the same view."""
         lost = tuple(name for epoch, name in self._losses if epoch > since) if since else ()
         if lost not in known:
-            changes = tuple(Change(seat, occupant) for seat, occupant in enumerate(self._seats))
+            changes = tuple(SeatChange(seat, occupant) for seat, occupant in enumerate(self._seats))
             known[lost] = View(self.name, self.epoch, 0, changes, self.fan_out, lost)
         return known[lost]
 
@@ -112,7 +112,7 @@ class _Channel:
 class Channels:
     """All channels of a run."""
 
-    def __init__(self, post: Post, epochs: Epochs, timing: Timing, limits: Limits) -> None:
+    def __init__(self, post: Post, epochs: Epochs, timing: Timing, limits: CoordinatorLimits) -> None:
         self._post, self._epochs, self._timing, self._limits = post, epochs, timing, limits
         self._channels: dict[str, _Channel] = {}
         self._of: dict[str, set[str]] = {}

@@ -34,7 +34,7 @@ class Timing(Struct, frozen=True):
     """How long a broken barrier is remembered, for parties that arrive late."""
 
 
-class Limits(Struct, frozen=True):
+class CoordinatorLimits(Struct, frozen=True):
     """Limits of one run, so that a faulty member is refused before it exhausts the memory."""
 
     connections: int = 20_000

@@ -8,7 +8,7 @@ from typing import Protocol, cast
 
 from ..addresses import Address
 from ..errors import TreadleError
-from ..wire.acceptor import Caller
+from ..wire.acceptor import AcceptedConnection
 from ..wire.connect import prepare
 from ..wire.errors import NotAuthentic, TimedOut, WireError
 from ..wire.framing import Decoder, encode
@@ -22,7 +22,7 @@ CLOSING_SECONDS = 2.0
 """Time for the last bytes to be read before the connection is aborted."""
 
 
-class Owner(Protocol):
+class ConnectionOwner(Protocol):
     """The callbacks of a connection to its server."""
 
     def began(self, connection: ServerConnection) -> None:
@@ -41,7 +41,7 @@ class Owner(Protocol):
 class ServerConnection(asyncio.BufferedProtocol):
     """Receives straight into the decoder's buffer, and writes a batch of messages with one call."""
 
-    def __init__(self, owner: Owner, handshake: Handshake, number: int, caller: Caller) -> None:
+    def __init__(self, owner: ConnectionOwner, handshake: Handshake, number: int, caller: AcceptedConnection) -> None:
         self.number = number
         self.address = ""
         """The address of the other end, as the coordinator sees it."""

@@ -7,14 +7,14 @@ from typing import NamedTuple
 from .messages import ToMember
 
 
-class Send(NamedTuple):
+class SendToConnection(NamedTuple):
     """Write a message to a connection. Members that get one message in a batch share one object: encode it once."""
 
     connection: int
     message: ToMember
 
 
-class Close(NamedTuple):
+class Disconnect(NamedTuple):
     """Close a connection once all earlier messages are written; the coordinator has forgotten it."""
 
     connection: int
@@ -37,4 +37,4 @@ class Returned(NamedTuple):
     """The member was lost while it held the task: the task may have begun, and its progress is unknown."""
 
 
-Instruction = Send | Close | Deliver | Returned
+Instruction = SendToConnection | Disconnect | Deliver | Returned

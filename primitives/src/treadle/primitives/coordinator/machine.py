@@ -38,11 +38,11 @@ from typing import Any
 from msgspec import Struct
 
 from .barriers import Barriers
-from .block_directory import Directory
+from .block_directory import BlockDirectory
 from .channels import Channels
-from .component import Epochs, Limits, Refusal, Timing, check
+from .component import CoordinatorLimits, Epochs, Refusal, Timing, check
 from .deadlines import Deadlines
-from .instructions import Close, Deliver, Instruction, Returned, Send
+from .instructions import Deliver, Disconnect, Instruction, Returned, SendToConnection
 from .messages import (
     Alive,
     Announce,
@@ -106,15 +106,15 @@ class Coordinator:
         self,
         *,
         timing: Timing | None = None,
-        limits: Limits | None = None,
+        limits: CoordinatorLimits | None = None,
         last_epoch: int = 0,
         token: Callable[[], bytes] = lambda: secrets.token_bytes(16),
     ) -> None:
-        self._timing, self._limits, self._token = timing or Timing(), limits or Limits(), token
+        self._timing, self._limits, self._token = timing or Timing(), limits or CoordinatorLimits(), token
         epochs = Epochs(last_epoch)
         self._channels = Channels(self._post, epochs, self._timing, self._limits)
         self._barriers = Barriers(self._post, self._timing, self._limits)
-        self._directory = Directory(self._limits)
+        self._directory = BlockDirectory(self._limits)
         self._tasks = Tasks(self._post, self._give_back, epochs, self._limits)
         self._now = float("-inf")
         self._out: list[Instruction] = []
@@ -154,7 +154,7 @@ class Coordinator:
         """A connection passed the challenge; `address` is its other end as the coordinator sees it."""
         self._begin(now)
         if len(self._connections) + len(self._strangers) >= self._limits.connections:
-            return [Close(connection)]
+            return [Disconnect(connection)]
         self._strangers[connection] = address
         self._arrived.begin(connection, self._now)
         return []
@@ -169,7 +169,7 @@ class Coordinator:
                 self._leases.begin(member.name, self._now)
                 _HANDLERS[type(message)](self, member, message)
         except Refusal as refusal:
-            out.append(Send(connection, Refused(refusal.subject, refusal.reason)))
+            out.append(SendToConnection(connection, Refused(refusal.subject, refusal.reason)))
             self._close_stranger(connection)
         return out
 
@@ -225,7 +225,7 @@ class Coordinator:
     def _post(self, member: str, message: ToMember) -> None:
         connection = self._members[member].connection
         if connection is not None:
-            self._out.append(Send(connection, message))
+            self._out.append(SendToConnection(connection, message))
 
     def _give_back(self, returned: Returned) -> None:
         self._out.append(returned)
@@ -261,7 +261,7 @@ class Coordinator:
         """The member has a new connection. Forget the state that it must report again over that connection."""
         if member.connection is not None:
             del self._connections[member.connection]
-            self._out.append(Close(member.connection))
+            self._out.append(Disconnect(member.connection))
             self._cut(member)
         self._away.cancel(member.name)
         member.connection, member.seen_at = connection, seen_at
@@ -282,13 +282,13 @@ class Coordinator:
     def _close_stranger(self, connection: int) -> None:
         if connection in self._strangers:
             self._forget_stranger(connection)
-            self._out.append(Close(connection))
+            self._out.append(Disconnect(connection))
 
     def _remove(self, member: _Member, *, lost: bool) -> None:
         name = member.name
         if member.connection is not None:
             del self._connections[member.connection]
-            self._out.append(Close(member.connection))
+            self._out.append(Disconnect(member.connection))
             member.connection = None
         for deadlines in (self._leases, self._away, self._confirming):
             deadlines.cancel(name)

@@ -104,7 +104,8 @@ class Relay(Struct, frozen=True, tag="relay"):
 
 
 class Take(Struct, frozen=True, tag="take"):
-    """The member accepts this number of tasks from now on; each `Task` uses up one. Sent again after a reconnect."""
+    """The member accepts this number of tasks from now on; each `AssignedTask` uses up one. Sent again after a
+    reconnect."""
 
     free: int = 1
 
@@ -136,7 +137,7 @@ class Seat(Struct, frozen=True, array_like=True):
     role: str = ""
 
 
-class Change(Struct, frozen=True, array_like=True):
+class SeatChange(Struct, frozen=True, array_like=True):
     """The new occupant of one seat in a view; None: the tree ends before this seat."""
 
     seat: int
@@ -152,7 +153,7 @@ class View(Struct, frozen=True, tag="view"):
     channel: str
     epoch: int
     since: int
-    changes: tuple[Change, ...]
+    changes: tuple[SeatChange, ...]
     fan_out: int
     lost: tuple[str, ...] = ()
     """Members lost since that view; members that left in good order are not named."""
@@ -211,7 +212,7 @@ class Relayed(Struct, frozen=True, tag="relayed"):
     body: bytes
 
 
-class Task(Struct, frozen=True, tag="task"):
+class AssignedTask(Struct, frozen=True, tag="task"):
     """Assigns a task to this member until the task is finished or given up, or the member is lost. Sent again after a
     reconnect.
     """
@@ -266,7 +267,7 @@ ToMember = (
     | Located
     | Dial
     | Relayed
-    | Task
+    | AssignedTask
     | Accepted
     | Withdrawn
     | Dismissed

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 from ..addresses import parse
 from ..errors import UsageError
-from ..wire.acceptor import Acceptor, Caller
+from ..wire.acceptor import AcceptedConnection, Acceptor
 from ..wire.connect import address_of, listen
 from ..wire.handshake import Handshake, KeyOf
 from ..wire.message_codec import decoder, encode_head
 from ..wire.unauthenticated import Strangers, allowance
-from .component import Limits, Timing
+from .component import CoordinatorLimits, Timing
 from .connection import ServerConnection
-from .instructions import Close, Deliver, Instruction, Returned, Send
+from .instructions import Deliver, Disconnect, Instruction, Returned, SendToConnection
 from .machine import Coordinator, Statistics
 from .messages import FromMember, ToMember
 
@@ -67,7 +67,7 @@ class CoordinatorServer:
         *,
         tls: Identity | None = None,
         timing: Timing | None = None,
-        limits: Limits | None = None,
+        limits: CoordinatorLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
         on_result: OnResult = lambda run, result: None,  # noqa: ARG005
         on_returned: OnReturned = lambda run, task: None,  # noqa: ARG005
@@ -77,7 +77,7 @@ class CoordinatorServer:
         self.address = address
         """The address it listens at; after `start` with the real port."""
         self._key_of, self._tls = key_of, tls
-        self._timing, self._limits, self._clock = timing, limits or Limits(), clock
+        self._timing, self._limits, self._clock = timing, limits or CoordinatorLimits(), clock
         self._on_result, self._on_returned = on_result, on_returned
         self._runs: dict[str, _Run] = {}
         self._open: set[ServerConnection] = set()
@@ -92,7 +92,7 @@ class CoordinatorServer:
         """Listen. Raises UsageError for an invalid address, WireError when the address is in use."""
         sock = listen(self.address)
         self.address = address_of(sock, tls=self._tls is not None)
-        strangers: Strangers[Caller] = Strangers(allowance(), HANDSHAKE_SECONDS)
+        strangers: Strangers[AcceptedConnection] = Strangers(allowance(), HANDSHAKE_SECONDS)
         context = self._tls.context() if self._tls is not None else None
         self._acceptor = Acceptor(sock, f"coordinator at {self.address}", strangers, self._accept, tls=context)
 
@@ -150,7 +150,7 @@ class CoordinatorServer:
 
     # -- connections ----------
 
-    def _accept(self, caller: Caller) -> ServerConnection:
+    def _accept(self, caller: AcceptedConnection) -> ServerConnection:
         handshake = Handshake.server(self._key_of, self._tls.digest if self._tls else b"")
         return ServerConnection(self, handshake, next(self._numbers), caller)
 
@@ -227,9 +227,9 @@ class CoordinatorServer:
         closing: list[int] = []
         for instruction in instructions:
             match instruction:
-                case Send(number, message):
+                case SendToConnection(number, message):
                     heads.setdefault(number, []).append(_encoded(message, encoded))
-                case Close(number):
+                case Disconnect(number):
                     closing.append(number)
                 case Deliver():
                     self._on_result(name, instruction)

@@ -18,9 +18,9 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from ..errors import UsageError
-from .component import Epochs, Limits, Post, Refusal, check
+from .component import CoordinatorLimits, Epochs, Post, Refusal, check
 from .instructions import Returned
-from .messages import Accepted, Finished, GiveUp, Task, Withdrawn
+from .messages import Accepted, AssignedTask, Finished, GiveUp, Withdrawn
 
 
 class _Task(Struct):
@@ -34,7 +34,9 @@ class _Task(Struct):
 class Tasks:
     """The tasks of a run that are not finished."""
 
-    def __init__(self, post: Post, give_back: Callable[[Returned], None], epochs: Epochs, limits: Limits) -> None:
+    def __init__(
+        self, post: Post, give_back: Callable[[Returned], None], epochs: Epochs, limits: CoordinatorLimits
+    ) -> None:
         self._post, self._give_back, self._epochs, self._limits = post, give_back, epochs, limits
         self._tasks: dict[str, _Task] = {}
         self._offered: deque[str] = deque()
@@ -108,7 +110,7 @@ class Tasks:
         task = self._tasks[name]
         task.epoch, task.holder = self._epochs.next(), member
         self._held.setdefault(member, {})[name] = None
-        self._post(member, Task(name, task.epoch, task.body))
+        self._post(member, AssignedTask(name, task.epoch, task.body))
 
     def give_up(self, member: str, message: GiveUp) -> None:
         """The holder will not finish the task; ignored from any other member."""
@@ -167,7 +169,7 @@ class Tasks:
     def remind(self, member: str) -> None:
         """Send again the tasks that the member holds: the first messages may not have arrived."""
         for name in self._held.get(member, ()):
-            self._post(member, Task(name, self._tasks[name].epoch, self._tasks[name].body))
+            self._post(member, AssignedTask(name, self._tasks[name].epoch, self._tasks[name].body))
 
     def drop(self, member: str, *, lost: bool) -> None:
         """The member is gone: offer its tasks to other members, and return tasks that were for it alone."""

@@ -30,7 +30,7 @@ class EncodedPart(Protocol):
         """The pieces."""
 
 
-class Index:
+class BlockIndex:
     """The index of a block, made while its bytes pass."""
 
     def __init__(self, *, digests: bool) -> None:

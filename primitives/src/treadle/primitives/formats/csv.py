@@ -12,7 +12,7 @@ from uuid import UUID
 
 from ..encoding.tabular import conversion, type_name
 from ..errors import DataError
-from .csv_rows import Parser, column_names
+from .csv_rows import CsvParser, column_names
 from .malformed_lines import Unparsable
 from .options import FileSplit, WriteOptions
 from .rows import Rows, plain
@@ -30,12 +30,12 @@ def read_csv(split: FileSplit, size: int) -> Iterator[list[Any]]:
     The file is read about `size` bytes at a time. Blank lines are skipped, except that the first line must name the
     columns; a byte order mark is dropped.
     """
-    parser = Parser(line_pieces(split, size), split)
+    parser = CsvParser(line_pieces(split, size), split)
     rows = parser.rows()
     if not split.options.header:
         yield from _batched(row if type(row) is Unparsable else tuple(row) for row in rows if row)
         return
-    names = next(rows if split.start == 0 else Parser([(0, first_line(split))], split).rows(), None)
+    names = next(rows if split.start == 0 else CsvParser([(0, first_line(split))], split).rows(), None)
     if names is not None:
         yield from _batched(_by_name(column_names(names, split), rows, parser))
 
@@ -54,7 +54,7 @@ def _length(record: Any) -> int:
     return sum(map(len, record.values() if isinstance(record, dict) else record))
 
 
-def _by_name(names: list[str], rows: Iterator[Any], parser: Parser) -> Iterator[Any]:
+def _by_name(names: list[str], rows: Iterator[Any], parser: CsvParser) -> Iterator[Any]:
     for row in rows:
         if type(row) is Unparsable:
             yield row

@@ -17,7 +17,7 @@ csv.field_size_limit(sys.maxsize)  # process-wide, and 128 KiB by default: a lon
 _QUOTES = "Quote fields as in RFC 4180, and end lines with \\n or \\r\\n."
 
 
-class Parser:
+class CsvParser:
     """Parses whole lines, which come in pieces with their offset in the file."""
 
     def __init__(self, pieces: Iterable[tuple[int, Content]], split: FileSplit) -> None:

@@ -8,7 +8,7 @@ import msgspec
 
 from ..record_location import RecordPlace
 from .arrays import plan_npy
-from .csv_rows import Parser
+from .csv_rows import CsvParser
 from .malformed_lines import LineNumbers, is_blank, split_lines
 from .options import FileSplit
 from .split_content import info_of, line_pieces
@@ -71,7 +71,7 @@ def _json_lines(split: FileSplit) -> Iterator[int]:
 def _rows_of_csv(split: FileSplit) -> Iterator[int]:
     """Rows that cannot be parsed count as records, too: an earlier row can be unparsable only if it was tolerated."""
     options = msgspec.structs.replace(split.options, tolerate=True)
-    parser = Parser(line_pieces(split, _SIZE), msgspec.structs.replace(split, options=options))
+    parser = CsvParser(line_pieces(split, _SIZE), msgspec.structs.replace(split, options=options))
     rows = parser.rows()
     if split.options.header and split.start == 0:
         next(rows, None)

@@ -1,7 +1,7 @@
 """A path between two members that both cannot accept connections: both dial out at once (docs/nat.md)."""
 
-from .attempt import Attempt as Attempt
 from .attempt import NoPath as NoPath
+from .attempt import PunchAttempt as PunchAttempt
 from .establish import open_path as open_path
 from .machine import Schedule as Schedule
 from .machine import Traversal as Traversal

@@ -13,12 +13,12 @@ from collections import deque
 from ..errors import TreadleError
 from .candidate import Candidate
 from .machine import (
-    Accepted,
-    Close,
+    ClosePath,
+    ConnectionAccepted,
     DialFailed,
     Dialled,
+    EndWithoutPath,
     Event,
-    GiveUp,
     Instruction,
     Prove,
     Proved,
@@ -27,7 +27,7 @@ from .machine import (
     StartListening,
     StopDial,
     StopListening,
-    Tick,
+    TimePassed,
     Traversal,
     Use,
 )
@@ -39,7 +39,7 @@ class NoPath(TreadleError):
     """Two members could not connect to each other in time: relay, or use the store, and try again later."""
 
 
-class Attempt:
+class PunchAttempt:
     """One side of one attempt, over real sockets. Call `run` once; it closes every socket but the one it returns."""
 
     def __init__(self, machine: Traversal, token: bytes, source: Endpoint, target: Endpoint) -> None:
@@ -47,7 +47,7 @@ class Attempt:
         self._token = token
         self._source = source
         self._target = target
-        self._events: deque[Event] = deque([Tick()])
+        self._events: deque[Event] = deque([TimePassed()])
         self._selector = selectors.DefaultSelector()
         self._dialling: socket.socket | None = None
         self._listener: socket.socket | None = None
@@ -90,7 +90,7 @@ class Attempt:
                 return
             for key, _ in self._selector.select(max(0.0, self._machine.wake - time.monotonic())):
                 self._on_ready(key)
-            self._events.append(Tick())
+            self._events.append(TimePassed())
 
     def _on_ready(self, key: selectors.SelectorKey) -> None:
         if key.fileobj is self._bell:
@@ -115,12 +115,12 @@ class Attempt:
             case Prove(path):
                 self._selector.register(self._candidates[path].sock, selectors.EVENT_READ, path)
                 self._exchange(path)
-            case Close(path):
+            case ClosePath(path):
                 if candidate := self._candidates.pop(path, None):
                     self._drop(candidate.sock)
             case Use(path):
                 self._use(path)
-            case GiveUp(reason):
+            case EndWithoutPath(reason):
                 self._failure = reason
 
     # -- dialling and listening
@@ -159,12 +159,12 @@ class Attempt:
         assert self._listener is not None
         with contextlib.suppress(OSError):
             sock, _ = self._listener.accept()
-            self._events.append(Accepted(self._add(Candidate(sock))))
+            self._events.append(ConnectionAccepted(self._add(Candidate(sock))))
 
     def _take_guests(self) -> None:
         self._bell.recv(1)
         guest = self._guests.popleft()
-        self._events.append(Accepted(self._add(Candidate(guest.sock, head=guest.head))))
+        self._events.append(ConnectionAccepted(self._add(Candidate(guest.sock, head=guest.head))))
 
     # -- proving
 

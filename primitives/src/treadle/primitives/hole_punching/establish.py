@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import UsageError
 from ..wire import Connection, NotAuthentic, WireError, accept, dialled, parse
-from .attempt import Attempt, NoPath
+from .attempt import NoPath, PunchAttempt
 from .machine import SCHEDULE, Schedule, Traversal
 from .port_reuse import Endpoint
 
@@ -44,7 +44,7 @@ def open_path(
     time.sleep(max(0.0, min(dial.delay, deadline - time.monotonic())))
     machine = Traversal(me, dial.member, time.monotonic(), deadline, schedule)
     try:
-        sock = Attempt(machine, dial.token, source, (target.host, target.port)).run()
+        sock = PunchAttempt(machine, dial.token, source, (target.host, target.port)).run()
     except OSError as error:
         raise NoPath(f"no path to {dial.member} can be looked for: {error}", "Allow more open files.") from error
     deadline = min(deadline, time.monotonic() + schedule.challenge)

@@ -13,10 +13,10 @@ Each side runs one `Traversal`, begun at about the same time. The **leader** is 
     Dialled     `Prove` the path; no other dial until it is refuted
     DialFailed  dial again after a pause that doubles
     Accepted    `Prove` the path; any host may call, so at most eight at a time
-    Proved      `Use` the path, `Close` all others: over
-    Refuted     `Close` the path; dial again after a pause if it was the dialled path
+    Proved      `Use` the path, `ClosePath` all others: over
+    Refuted     `ClosePath` the path; dial again after a pause if it was the dialled path
     Tick        a proof longer than 3 s is refuted; the next phase begins with a new dial; at the deadline, or after
-                the last phase when no proof is running: `GiveUp`: over
+                the last phase when no proof is running: `EndWithoutPath`: over
 
 A dial is not restarted until it is refused: the kernel repeats its SYN (after 1 s, and 2 s more), and a NAT that saw
 both SYNs accepts only the same ones again. A path named by a late event is closed. Once the attempt is over, only such
@@ -53,7 +53,7 @@ class DialFailed(Struct, frozen=True):
     reason: str
 
 
-class Accepted(Struct, frozen=True):
+class ConnectionAccepted(Struct, frozen=True):
     """A caller connected to the local port, or another attempt that listens there passed one on."""
 
     path: int
@@ -72,11 +72,11 @@ class Refuted(Struct, frozen=True):
     reason: str
 
 
-class Tick(Struct, frozen=True):
+class TimePassed(Struct, frozen=True):
     """Time has passed."""
 
 
-Event = Dialled | DialFailed | Accepted | Proved | Refuted | Tick
+Event = Dialled | DialFailed | ConnectionAccepted | Proved | Refuted | TimePassed
 
 # -- instructions ----------
 
@@ -103,7 +103,7 @@ class Prove(Struct, frozen=True):
     path: int
 
 
-class Close(Struct, frozen=True):
+class ClosePath(Struct, frozen=True):
     path: int
 
 
@@ -113,13 +113,13 @@ class Use(Struct, frozen=True):
     path: int
 
 
-class GiveUp(Struct, frozen=True):
+class EndWithoutPath(Struct, frozen=True):
     """Report failure. The last instruction."""
 
     reason: str
 
 
-Instruction = StartDial | StopDial | StartListening | StopListening | Prove | Close | Use | GiveUp
+Instruction = StartDial | StopDial | StartListening | StopListening | Prove | ClosePath | Use | EndWithoutPath
 
 
 class Schedule(Struct, frozen=True):
@@ -150,7 +150,7 @@ class _Phase(NamedTuple):
 
 
 class Traversal:
-    """One side of one attempt. Call `handle` for every event, and for a `Tick` at `wake`, until `over`."""
+    """One side of one attempt. Call `handle` for every event, and for a `TimePassed` at `wake`, until `over`."""
 
     def __init__(self, me: str, member: str, now: float, deadline: float, schedule: Schedule = SCHEDULE) -> None:
         """`now` and `deadline` are times of one monotonic clock, in seconds."""
@@ -172,7 +172,7 @@ class Traversal:
 
     @property
     def wake(self) -> float:
-        """Time at which a `Tick` is due, unless another event comes first."""
+        """Time at which a `TimePassed` is due, unless another event comes first."""
         moments = [self._deadline, *self._proofs.values()]
         moments += [phase.end for phase in self._phases[:1]]
         if self._may_dial:
@@ -195,7 +195,7 @@ class Traversal:
                 return self._dial_ended(path)
             case DialFailed(reason):
                 return self._dial_failed(reason)
-            case Accepted(path):
+            case ConnectionAccepted(path):
                 return self._accepted(path)
             case Proved(path):
                 return self._choose(path)
@@ -205,7 +205,7 @@ class Traversal:
 
     def _dial_ended(self, path: int) -> list[Instruction]:
         if not self._dialling:
-            return [Close(path)]
+            return [ClosePath(path)]
         self._dialling = False
         self._dialled = path
         return self._prove(path)
@@ -223,12 +223,12 @@ class Traversal:
         if len(strangers) < MOST_STRANGERS:
             return self._prove(path)
         if self._proofs[strangers[0]] - self._now > 0.75 * self._schedule.proof:
-            return [Close(path)]
+            return [ClosePath(path)]
         return [*self._refute(strangers[0], "others called"), *self._prove(path)]
 
     def _choose(self, path: int) -> list[Instruction]:
         if path not in self._proofs:
-            return [Close(path)]
+            return [ClosePath(path)]
         del self._proofs[path]
         self._used = path
         return [*self._end(), Use(path)]
@@ -244,7 +244,7 @@ class Traversal:
         if path == self._dialled:
             self._dialled = None
             self._wait_to_redial()
-        return [Close(path)]
+        return [ClosePath(path)]
 
     # -- consequences
 
@@ -257,7 +257,7 @@ class Traversal:
             instructions += self._stop_dial()
             self._redial = self._now
         if self._deadline <= self._now or not (self._phases or self._proofs):
-            return [*instructions, *self._end(), GiveUp(self._summary())]
+            return [*instructions, *self._end(), EndWithoutPath(self._summary())]
         return instructions + self._follow_phase()
 
     def _follow_phase(self) -> list[Instruction]:
@@ -288,7 +288,7 @@ class Traversal:
 
     def _end(self) -> list[Instruction]:
         self.over = True
-        return [*self._stop_dial(), *self._listen(False), *map(Close, self._proofs)]
+        return [*self._stop_dial(), *self._listen(False), *map(ClosePath, self._proofs)]
 
     def _summary(self) -> str:
         return f"{self._dials} dials, {self._connections} connections, the last: {self._last}"
@@ -302,6 +302,6 @@ def _phases(leads: bool, now: float, schedule: Schedule) -> list[_Phase]:
 
 
 def _closing(event: Event, used: int | None) -> list[Instruction]:
-    if isinstance(event, Dialled | Accepted | Proved) and event.path != used:
-        return [Close(event.path)]
+    if isinstance(event, Dialled | ConnectionAccepted | Proved) and event.path != used:
+        return [ClosePath(event.path)]
     return []

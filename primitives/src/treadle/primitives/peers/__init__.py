@@ -8,9 +8,9 @@ that cannot be dialled are reached through the gateway of the reader's host (`pe
 from __future__ import annotations
 
 from .client import PeerClient
-from .connection_pool import Failure
-from .host_directory import Directory, announce, resolve, through
+from .connection_pool import FailedAddress
+from .host_directory import HostDirectory, announce, resolve, through
 from .messages import Want
 from .server import PeerServer
 
-__all__ = ["Directory", "Failure", "PeerClient", "PeerServer", "Want", "announce", "resolve", "through"]
+__all__ = ["FailedAddress", "HostDirectory", "PeerClient", "PeerServer", "Want", "announce", "resolve", "through"]

@@ -15,7 +15,7 @@ from ..stores.shared_memory import HostFolder
 from ..stores.store_errors import border
 from ..wire import NotAuthentic, TimedOut, WireError
 from . import range_prefetch
-from .connection_pool import Failure, Pool
+from .connection_pool import ConnectionPool, FailedAddress
 from .host_cache import one_puller, save
 from .host_directory import behind
 from .messages import GONE, Pull, Want
@@ -36,10 +36,10 @@ class PeerClient:
         """`read` counts the received bytes by their way (see `HostPeers`)."""
         self.run = run
         self._read, self._counting = Counter[str]() if read is None else read, threading.Lock()
-        self._pool = Pool(run, key)
+        self._pool = ConnectionPool(run, key)
 
     @property
-    def failures(self) -> Mapping[str, Failure]:
+    def failures(self) -> Mapping[str, FailedAddress]:
         """Addresses whose last use failed."""
         return self._pool.failures
 

@@ -16,7 +16,7 @@ _IDLE = 4
 _SHORTEST, _LONGEST = 1.0, 30.0
 
 
-class Failure(NamedTuple):
+class FailedAddress(NamedTuple):
     """An address that failed. It is not dialled again for twice the time that the failure took, at least 1 s and at
     most 30 s.
     """
@@ -26,7 +26,7 @@ class Failure(NamedTuple):
     error: TreadleError
 
 
-class Pool:
+class ConnectionPool:
     """A pool of connections. Thread-safe; a connection taken belongs to the caller until it is given back."""
 
     def __init__(self, run: str, key: bytes) -> None:
@@ -34,7 +34,7 @@ class Pool:
         self._lock = threading.Lock()
         self._idle: defaultdict[str, list[Connection]] = defaultdict(list)
         self._closed = False
-        self.failures: dict[str, Failure] = {}
+        self.failures: dict[str, FailedAddress] = {}
 
     def take(self, address: str, deadline: float) -> tuple[Connection, bool]:
         """Return a connection, and whether it is new. Raises UsageError, WireError, NotAuthentic."""
@@ -65,7 +65,7 @@ class Pool:
         now = time.monotonic()
         with self._lock:
             pause = min(max(2 * (now - began), _SHORTEST), _LONGEST)
-            self.failures[address] = Failure(now + pause, error)
+            self.failures[address] = FailedAddress(now + pause, error)
             dropped = self._idle.pop(address, [])
         for connection in dropped:
             connection.close()

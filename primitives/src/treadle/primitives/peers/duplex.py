@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..wire import Connection, WireError
-from .messages import PIECE, REQUEST_LIMIT, Answer, Ask
+from .messages import PIECE, REQUEST_LIMIT, Ask, AskAnswer
 from .range_prefetch import allocate
 
 _CHUNK = 256 << 10
@@ -19,7 +19,7 @@ _PATIENCE = 60.0
 _BEHIND = 1000
 """Limit of requests that wait for their answers."""
 _FOREVER = 1e9
-Answered = tuple[Answer, list[bytes]]
+Answered = tuple[AskAnswer, list[bytes]]
 """An answer and its bytes."""
 
 
@@ -31,7 +31,7 @@ class BothWays:
         connection: Connection,
         *,
         answer: Callable[[Ask], Answered],
-        heard: Callable[[Answer, memoryview], None],
+        heard: Callable[[AskAnswer, memoryview], None],
         moved: Callable[[], None],
         ended: Callable[[BothWays], None],
     ) -> None:
@@ -78,7 +78,7 @@ class BothWays:
         try:
             while True:
                 message, length = self._connection.receive_head(
-                    Ask | Answer, _FOREVER, head_limit=REQUEST_LIMIT, tail_limit=PIECE
+                    Ask | AskAnswer, _FOREVER, head_limit=REQUEST_LIMIT, tail_limit=PIECE
                 )
                 self._moved()
                 if not isinstance(message, Ask):

@@ -32,9 +32,9 @@ from ..wire import Connection, WireError
 from ..wire.message_codec import decoder, encode_head
 from . import request_router, store_relay
 from .duplex import BothWays
-from .messages import BATCH, PIECE, UNREACHED, Answer, Ask, Came, Part, Pull, Want
+from .messages import BATCH, PIECE, UNREACHED, Ask, AskAnswer, Came, Pull, PullAnswer, Want
 from .request_router import Asks, Patience
-from .responses import Batch, answer_ask
+from .responses import ResponseBatch, answer_ask
 
 if TYPE_CHECKING:
     from ..wire import Identity
@@ -51,7 +51,7 @@ _ANSWERING = 4
 """Relayed requests that are answered at a time."""
 _WAITING = 256
 """Relayed requests that may wait. Further ones are dropped, and their senders ask again."""
-_ask_or_answer: Callable[[bytes, str], Ask | Answer] = decoder(Ask | Answer)
+_ask_or_answer: Callable[[bytes, str], Ask | AskAnswer] = decoder(Ask | AskAnswer)
 
 
 class Membership(NamedTuple):
@@ -68,7 +68,7 @@ class Membership(NamedTuple):
 
 
 class _Heard(NamedTuple):
-    answer: Answer
+    answer: AskAnswer
     data: memoryview
     over: str
     """The way of the answer: `path` or `relayed`."""
@@ -143,7 +143,7 @@ class Gateway:
 
     def forward(self, connection: Connection, request: Pull) -> None:
         """Answer a reader of this host with data from the member that the request names. Raises WireError."""
-        batch, member, came = Batch(connection), request.member, Counter[str]()
+        batch, member, came = ResponseBatch(connection), request.member, Counter[str]()
         for wants in cut(request.wants):
             try:
                 lengths, data = self.ask(member, connection.run, wants, came, direct=request.direct)
@@ -155,7 +155,9 @@ class Gateway:
                     batch.flush()
                     rest = self._rest(member, connection.run, want, len(here), length, came)
                     deadline = time.monotonic() + _PATIENCE * (1 + length // PIECE)
-                    connection.send_pieces(Part((length,)), itertools.chain((here,), rest), length, deadline=deadline)
+                    connection.send_pieces(
+                        PullAnswer((length,)), itertools.chain((here,), rest), length, deadline=deadline
+                    )
                 else:
                     batch.add(length, bytes(here))
         batch.flush()
@@ -226,26 +228,26 @@ class Gateway:
                 case request_router.Over(number):
                     member, ask = self._asked[number]
                     self._paths[member].ask(ask)
-                case request_router.Relay(number):
+                case request_router.RelayRequest(number):
                     member, ask = self._asked[number]
                     self._say(Relay(member, encode_head(ask)))
-                case request_router.Reach(member):
+                case request_router.FindPath(member):
                     self._reacher.want(member)
                 case request_router.HangUp(member):
                     self._paths.pop(member).close()
-                case request_router.Fail(number, reason):
+                case request_router.FailRequest(number, reason):
                     self._answers[number] = _unreached(self._asked[number][0], reason)
                     self._changed.notify_all()  # only here: otherwise waiting threads would keep waking each other
 
     # -- messages of other members
 
-    def _relayed(self, member: str, message: Ask | Answer) -> None:
+    def _relayed(self, member: str, message: Ask | AskAnswer) -> None:
         if not isinstance(message, Ask):
             self._heard(member, message, memoryview(message.data), "relayed")
         elif self._room.acquire(blocking=False):
             self._answering.submit(self._answer_relayed, member, message)
 
-    def _heard(self, member: str, answer: Answer, data: memoryview, over: str) -> None:
+    def _heard(self, member: str, answer: AskAnswer, data: memoryview, over: str) -> None:
         with self._changed:
             asked, _ = self._asked.get(answer.number, ("", None))
             if asked == member and self._asks.answered(answer.number):
@@ -263,7 +265,7 @@ class Gateway:
         finally:
             self._room.release()
 
-    def _left(self, ask: Ask, answer: Answer, data: list[bytes]) -> Answer:
+    def _left(self, ask: Ask, answer: AskAnswer, data: list[bytes]) -> AskAnswer:
         try:
             stored = store_relay.leave(self._stores[ask.run], ask.run, self._key_of(ask.run), data)
         except (KeyError, StoreError):

@@ -15,7 +15,7 @@ from ..stores.store import Store
 from . import local_gateways
 
 
-class Entry(msgspec.Struct, frozen=True):
+class HostEntry(msgspec.Struct, frozen=True):
     """How to reach the blocks of a host."""
 
     address: str
@@ -29,19 +29,19 @@ class Entry(msgspec.Struct, frozen=True):
 def announce(
     store: Store, run: str, key: bytes, host_id: str, address: str, member: str = "", gateway: str = ""
 ) -> None:
-    """Record where this host's blocks of the run are served from now on (see `Entry`). Raises StoreError."""
-    entry = msgspec.msgpack.encode(Entry(address, member, gateway))
+    """Record where this host's blocks of the run are served from now on (see `HostEntry`). Raises StoreError."""
+    entry = msgspec.msgpack.encode(HostEntry(address, member, gateway))
     SealedStore(store, key).put(_name(run, host_id), entry)
 
 
-def resolve(store: Store, run: str, key: bytes, host_id: str) -> Entry | None:
+def resolve(store: Store, run: str, key: bytes, host_id: str) -> HostEntry | None:
     """Return the latest entry; None when there is none. Raises StoreError, and CorruptError for a forged entry."""
     name = _name(run, host_id)
     try:
         data = SealedStore(store, key).get(name)
     except MissingError:
         return None
-    return decoded(Entry, name, data)
+    return decoded(HostEntry, name, data)
 
 
 def through(gateway: str, member: str) -> str:
@@ -54,14 +54,14 @@ def behind(address: str) -> str:
     return address.partition("://")[2].partition("/")[2]
 
 
-class Directory:
+class HostDirectory:
     """Addresses of a run's hosts, read from the store once, and again after `forget`. Thread-safe."""
 
     def __init__(self, store: Store, run: str, key: bytes, here: str = "") -> None:
         """`here`: the id of this host, which may have a gateway."""
         self._store, self._run, self._key, self._here = store, run, key, here
         self._lock = threading.Lock()
-        self._known: dict[str, Entry] = {}
+        self._known: dict[str, HostEntry] = {}
 
     def resolve(self, host_id: str) -> tuple[str, ...] | None:
         """Return addresses of a host's server, the best one first; empty when the host cannot be reached from here.
@@ -83,7 +83,7 @@ class Directory:
                 del self._known[host_id]
                 self._known.pop(self._here, None)
 
-    def entry(self, host_id: str) -> Entry | None:
+    def entry(self, host_id: str) -> HostEntry | None:
         """Return the host's entry. Raises the errors of `resolve`."""
         with self._lock:
             if host_id in self._known:
@@ -95,7 +95,7 @@ class Directory:
         return entry
 
 
-def _addresses(entry: Entry, here: Entry | None) -> tuple[str, ...]:
+def _addresses(entry: HostEntry, here: HostEntry | None) -> tuple[str, ...]:
     direct = (entry.address,) if entry.address else ()
     # blocks that this host took over from another one
     if here is not None and here.member and here.member == entry.member:

@@ -14,7 +14,7 @@ from ..stores.shared_memory import HostFolder
 from ..stores.store import Store
 from ..wire import NotAuthentic, TimedOut, WireError
 from .client import PeerClient
-from .host_directory import Directory
+from .host_directory import HostDirectory
 from .range_prefetch import Unreached
 
 PATIENCE = 3.0
@@ -48,7 +48,7 @@ class HostPeers:
             host      this host's memory, where another process had put them
         """
         self._client, self._host = PeerClient(run, key, read), host
-        self._directory = Directory(store, run, key, host.host_id if host is not None else "")
+        self._directory = HostDirectory(store, run, key, host.host_id if host is not None else "")
         self._dead: dict[str, float] = {}
         self._expected: dict[str, deque[_Want]] = {}
         self._ahead: dict[_Want, memoryview] = {}

@@ -1,10 +1,10 @@
 """Messages between a reader of blocks and the server of a host. The run is that of the connection's handshake.
 
-A request is answered by one or more `Part`, in the order of its ranges: short ranges share a `Part`, a long range has
-its own. Its tail holds the bytes, one range after the other.
+A request is answered by one or more `PullAnswer`, in the order of its ranges: short ranges share a `PullAnswer`, a long
+range has its own. Its tail holds the bytes, one range after the other.
 
 A reader asks the gateway of its own host for blocks of members that it cannot dial. Gateways exchange `Ask` and
-`Answer`, over a path or through the coordinator.
+`AskAnswer`, over a path or through the coordinator.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ WANTS_LIMIT = 1024
 REQUEST_LIMIT = 1 << 20
 """Limit of bytes in one request."""
 BATCH = 128 << 10
-"""Bytes up to which answers share a `Part`; longer ranges go from the file to the socket within the kernel."""
+"""Bytes up to which answers share a `PullAnswer`; longer ranges go from the file to the socket within the kernel."""
 PIECE = 4 << 20
-"""Limit of bytes in an `Answer`."""
+"""Limit of bytes in an `AskAnswer`."""
 
 
 class Want(Struct, frozen=True, array_like=True):
@@ -47,7 +47,7 @@ class Pull(Struct, frozen=True, tag="pull"):
     """Use only a path to the member: there is another copy, so a detour through the store would gain nothing."""
 
 
-class Part(Struct, frozen=True, tag="part"):
+class PullAnswer(Struct, frozen=True, tag="part"):
     """Answers the next ranges: the number of bytes of each in the tail, fewer than requested where the block ends."""
 
     lengths: tuple[int, ...]
@@ -69,7 +69,7 @@ class Ask(Struct, frozen=True, tag="ask"):
     wants: tuple[Want, ...]
 
 
-class Answer(Struct, frozen=True, tag="answer"):
+class AskAnswer(Struct, frozen=True, tag="answer"):
     """The number of bytes of each range. Over a path, the tail holds the first PIECE bytes of all ranges together. A
     relayed answer holds them in `data`, or names an object in `stored`.
     """

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ..wire import Connection, WireError
-from .messages import BATCH, GONE, UNREACHED, Came, Part, Pull, Want
+from .messages import BATCH, GONE, UNREACHED, Came, Pull, PullAnswer, Want
 
 WINDOW = 32 << 20
 """Limit of bytes that are requested and not yet read, except for a single longer range."""
@@ -75,7 +75,7 @@ def expect(connection: Connection, wants: Sequence[Want], deadline: float) -> tu
     """
     first = wants[0].length
     limit = first + BATCH * 2 if first >= 0 else 1 << 62
-    part, length = connection.receive_head(Part, deadline, tail_limit=limit)
+    part, length = connection.receive_head(PullAnswer, deadline, tail_limit=limit)
     pairs = zip(wants, part.lengths, strict=False)
     wrong = any(got > want.length >= 0 for want, got in pairs) or not 0 < len(part.lengths) <= len(wants)
     if wrong or sum(max(got, 0) for got in part.lengths) != length:

@@ -2,15 +2,15 @@
 
     a request is  event                                  next     instructions
     -             ask, with a path to the member         on path  Over
-    -             ask, without a path                    relayed  Relay; Reach, because a path would be better
-    -             ask with `direct`, without a path      over     Fail; Reach
+    -             ask, without a path                    relayed  RelayRequest; FindPath: a path would be better
+    -             ask with `direct`, without a path      over     FailRequest; FindPath
     on path       the path ended                         relayed  as for a new request
     on path       nothing arrived for `silence`          relayed  HangUp, then the same for all requests on this path
     relayed       a path opened                          relayed  none: the answer is on its way
     relayed       no answer for `again`                  either   as for a new request: a message may be lost
-    relayed       the coordinator cannot relay           over     Fail
+    relayed       the coordinator cannot relay           over     FailRequest
     any           answered                               over     -
-    any           its deadline                           over     Fail
+    any           its deadline                           over     FailRequest
 
 Both members use an open path, no matter which side wanted or dialled it. A silent path is given up even if it is only
 slow: relayed messages arrive as well.
@@ -40,13 +40,13 @@ class Over(NamedTuple):
     number: int
 
 
-class Relay(NamedTuple):
+class RelayRequest(NamedTuple):
     """Have the coordinator relay the request."""
 
     number: int
 
 
-class Reach(NamedTuple):
+class FindPath(NamedTuple):
     """Search for a path to this member, unless a search is under way or failed lately."""
 
     member: str
@@ -58,14 +58,14 @@ class HangUp(NamedTuple):
     member: str
 
 
-class Fail(NamedTuple):
+class FailRequest(NamedTuple):
     """The request has failed."""
 
     number: int
     reason: str
 
 
-Instruction = Over | Relay | Reach | HangUp | Fail
+Instruction = Over | RelayRequest | FindPath | HangUp | FailRequest
 
 
 class _Ask(Struct):
@@ -160,8 +160,11 @@ class Asks:
         ask.since, ask.on_path = now, ask.member in self._paths
         if ask.on_path:
             return [Over(number)]
-        return [self._fail(number, "there is no path to it yet") if ask.direct else Relay(number), Reach(ask.member)]
+        return [
+            self._fail(number, "there is no path to it yet") if ask.direct else RelayRequest(number),
+            FindPath(ask.member),
+        ]
 
-    def _fail(self, number: int, reason: str) -> Fail:
+    def _fail(self, number: int, reason: str) -> FailRequest:
         del self._asks[number]
-        return Fail(number, reason)
+        return FailRequest(number, reason)

@@ -12,7 +12,7 @@ from ..run_paths import run_folder
 from ..stores.atomic_files import check_name
 from ..stores.shared_memory import HostFolder
 from ..wire import Connection, WireError
-from .messages import BATCH, GONE, PIECE, REFUSED, WANTS_LIMIT, Answer, Ask, Part, Pull, Want
+from .messages import BATCH, GONE, PIECE, REFUSED, WANTS_LIMIT, Ask, AskAnswer, Pull, PullAnswer, Want
 
 _PATIENCE = 60.0
 """Seconds that a reader may accept no bytes, for a request of any size."""
@@ -26,19 +26,19 @@ def answer(connection: Connection, request: Pull, host: HostFolder) -> None:
         connection.close()
         raise WireError(f"{connection.name} wants {len(request.wants)} ranges at once", f"{WANTS_LIMIT} are allowed.")
     with contextlib.closing(_Files(host, connection.run)) as files:
-        batch = Batch(connection)
+        batch = ResponseBatch(connection)
         for want in request.wants:
             length = files.length(want)
             if length > BATCH:
                 batch.flush()
                 deadline = time.monotonic() + _PATIENCE + length / _SLOWEST
-                connection.send_file(Part((length,)), files.descriptor, want.offset, length, deadline=deadline)
+                connection.send_file(PullAnswer((length,)), files.descriptor, want.offset, length, deadline=deadline)
             else:
                 batch.add(length, files.read(want.offset, length) if length > 0 else b"")
         batch.flush()
 
 
-def answer_ask(ask: Ask, host: HostFolder) -> tuple[Answer, list[bytes]]:
+def answer_ask(ask: Ask, host: HostFolder) -> tuple[AskAnswer, list[bytes]]:
     """Return the answer to a gateway, and its bytes."""
     lengths, data, left = [], [], PIECE
     try:
@@ -49,7 +49,7 @@ def answer_ask(ask: Ask, host: HostFolder) -> tuple[Answer, list[bytes]]:
                 left -= len(data[-1])
     except (TreadleError, OSError):
         lengths, data = [REFUSED] * len(ask.wants), []
-    return Answer(ask.number, tuple(lengths)), data
+    return AskAnswer(ask.number, tuple(lengths)), data
 
 
 class _Files:
@@ -94,7 +94,7 @@ class _Files:
             self._size = REFUSED
 
 
-class Batch:
+class ResponseBatch:
     """Short answers that are sent together."""
 
     def __init__(self, connection: Connection) -> None:
@@ -113,5 +113,5 @@ class Batch:
     def flush(self) -> None:
         if self._lengths:
             deadline = time.monotonic() + _PATIENCE
-            self._connection.send(Part(tuple(self._lengths)), self._data, deadline=deadline)
+            self._connection.send(PullAnswer(tuple(self._lengths)), self._data, deadline=deadline)
             self._lengths, self._data, self._size = [], [], 0

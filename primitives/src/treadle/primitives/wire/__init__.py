@@ -13,7 +13,7 @@ from ..addresses import Address, is_loopback, parse
 from ..lazy_import import late
 from .blocking_connection import Connection
 from .connect import accept, address_of, connect, dialled, incoming, listen, welcome
-from .errors import Closed, NotAuthentic, TimedOut, WireError
+from .errors import ConnectionClosed, NotAuthentic, TimedOut, WireError
 from .framing import Decoder, encode
 from .handshake import Handshake, KeyOf
 
@@ -24,8 +24,8 @@ __getattr__ = late(__name__, {"Identity": ".tls", "tls_identity": ".tls"})
 
 __all__ = [
     "Address",
-    "Closed",
     "Connection",
+    "ConnectionClosed",
     "Decoder",
     "Handshake",
     "Identity",

@@ -25,7 +25,7 @@ _PAUSE = 0.1
 """Seconds without accepting when no descriptor is left."""
 
 
-class Caller:
+class AcceptedConnection:
     """An accepted connection; a stranger until its protocol calls `proved`."""
 
     def __init__(self, acceptor: Acceptor) -> None:
@@ -63,16 +63,16 @@ class Caller:
 
 
 class Acceptor:
-    """Accepts connections until it is closed. `protocol` makes each connection's protocol, which calls `Caller`'s
-    methods.
+    """Accepts connections until it is closed. `protocol` makes each connection's protocol, which calls
+    `AcceptedConnection`'s methods.
     """
 
     def __init__(
         self,
         listener: socket.socket,
         name: str,
-        strangers: Strangers[Caller],
-        protocol: Callable[[Caller], asyncio.BaseProtocol],
+        strangers: Strangers[AcceptedConnection],
+        protocol: Callable[[AcceptedConnection], asyncio.BaseProtocol],
         *,
         tls: ssl.SSLContext | None = None,
     ) -> None:
@@ -96,8 +96,8 @@ class Acceptor:
             task.cancel()
         self._listener.close()
 
-    def add(self, caller: Caller) -> None:
-        """See `Caller.unproved`."""
+    def add(self, caller: AcceptedConnection) -> None:
+        """See `AcceptedConnection.unproved`."""
         self.strangers.add(caller, time.monotonic())
         if self._timer is None:
             self._watch()
@@ -137,7 +137,7 @@ class Acceptor:
         self._resting = self._loop.call_later(seconds, self._loop.add_reader, self._listener.fileno(), self._accept)
 
     def _begin(self, sock: socket.socket) -> None:
-        caller = Caller(self)
+        caller = AcceptedConnection(self)
         work = self._loop.connect_accepted_socket(lambda: self._protocol(caller), sock, ssl=self._tls)
         task = spawn(work, name=f"a caller of {self._name}")
         caller.connecting(task)
@@ -145,7 +145,7 @@ class Acceptor:
         task.add_done_callback(lambda _: self._connected(task, caller, sock))
         self.add(caller)
 
-    def _connected(self, task: asyncio.Task[Any], caller: Caller, sock: socket.socket) -> None:
+    def _connected(self, task: asyncio.Task[Any], caller: AcceptedConnection, sock: socket.socket) -> None:
         """The TLS handshake is over. If it failed, close the socket, which nothing else does."""
         self._callers.discard(task)
         error = _error_of(task)
@@ -166,7 +166,7 @@ class Acceptor:
         if len(self.strangers):
             self._timer = self._loop.call_later(max(0.0, self.strangers.due - time.monotonic()), self._watch)
 
-    def _end(self, caller: Caller, why: str) -> None:
+    def _end(self, caller: AcceptedConnection, why: str) -> None:
         _log.warning("%s: connections were ended that had proved nothing when %s", self._name, why)
         caller.end()
 

@@ -18,7 +18,7 @@ import msgspec
 
 from ..stores.atomic_files import Buffer
 from . import framing
-from .errors import Closed, NotAuthentic, TimedOut, WireError
+from .errors import ConnectionClosed, NotAuthentic, TimedOut, WireError
 from .handshake import MESSAGE_LIMIT, Handshake
 from .message_codec import decoder, encode_head
 from .transports import WANT_READ, Transport
@@ -96,7 +96,7 @@ class Connection:
             send = functools.partial(self._transport.send_file, descriptor, offset, end - offset)
             sent = self._until_ready(send, self._writable, deadline)
             if sent == 0:
-                raise self._broken(Closed(f"a file to be sent to {self.name} became shorter", "Ask again."))
+                raise self._broken(ConnectionClosed(f"a file to be sent to {self.name} became shorter", "Ask again."))
             offset += sent
 
     def send_pieces(self, message: msgspec.Struct, pieces: Iterable[Buffer], count: int, *, deadline: float) -> None:
@@ -110,7 +110,7 @@ class Connection:
             count -= len(piece)
             self._send_all([piece], deadline)
         if count:
-            raise self._broken(Closed(f"what was to be sent to {self.name} has another length", "Ask again."))
+            raise self._broken(ConnectionClosed(f"what was to be sent to {self.name} has another length", "Ask again."))
 
     def _send_all(self, buffers: list[Buffer], deadline: float) -> None:
         first = 0
@@ -136,8 +136,8 @@ class Connection:
     ) -> tuple[Any, int]:
         """Return the next message and the length of its tail, which `receive_into` must fetch before the next call.
 
-        `kind`: a Struct type, or a union of tagged ones. Raises WireError; Closed at the end. After TimedOut it may be
-        called again.
+        `kind`: a Struct type, or a union of tagged ones. Raises WireError; ConnectionClosed at the end. After TimedOut
+        it may be called again.
         """
         head, length = self._receive_head(deadline, head_limit, tail_limit)
         try:
@@ -191,7 +191,9 @@ class Connection:
             if received == 0:
                 between = self._aborted or self._start == self._end
                 what = "closed the connection" if between else "ended within a message"
-                raise self._broken((Closed if between else WireError)(f"{self.name} {what}", "Connect again."))
+                raise self._broken(
+                    (ConnectionClosed if between else WireError)(f"{self.name} {what}", "Connect again.")
+                )
             self._end += received
 
     def _make_room(self, size: int) -> None:
@@ -266,8 +268,8 @@ class Connection:
         self.run = handshake.run
 
     def abort(self) -> None:
-        """End the connection for the threads that use it, which get Closed and then close it. For any thread, at any
-        time.
+        """End the connection for the threads that use it, which get ConnectionClosed and then close it. For any thread,
+        at any time.
         """
         self._aborted = True
         with contextlib.suppress(OSError):
@@ -291,7 +293,7 @@ class Connection:
 
 def _lost(name: str, error: Exception, by_us: bool) -> WireError:
     if by_us:
-        return Closed(f"the connection to {name} was closed here", "Connect again.")
+        return ConnectionClosed(f"the connection to {name} was closed here", "Connect again.")
     return WireError(f"the connection to {name} was lost: {error}", "Connect again.")
 
 

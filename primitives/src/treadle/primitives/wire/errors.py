@@ -18,7 +18,7 @@ class TimedOut(WireError):
     """The other side is connected, or was dialled, and did not answer before the deadline."""
 
 
-class Closed(WireError):
+class ConnectionClosed(WireError):
     """Either side closed the connection between two messages."""
 
 

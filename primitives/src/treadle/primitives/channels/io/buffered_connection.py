@@ -6,7 +6,7 @@ import select
 from collections import deque
 
 from ...stores.atomic_files import Buffer
-from ...wire import Closed, Connection, WireError
+from ...wire import Connection, ConnectionClosed, WireError
 from ...wire.framing import LENGTHS, Decoder
 from ...wire.transports import Plain
 
@@ -62,7 +62,7 @@ class Link:
         return False
 
     def receive(self) -> list[bytes]:
-        """Return the frames that have arrived. Raises WireError; Closed at the end."""
+        """Return the frames that have arrived. Raises WireError; ConnectionClosed at the end."""
         heads: list[bytes] = []
         if self._early:
             heads, self._early = self._decoder.feed(self._early), b""
@@ -77,7 +77,7 @@ class Link:
             if count == 0:
                 if heads:
                     return heads  # the next call raises
-                raise Closed(f"{self.name} closed the connection")
+                raise ConnectionClosed(f"{self.name} closed the connection")
             heads += self._decoder.advance(count)
             if self._plain and count < len(room):
                 return heads

@@ -16,7 +16,7 @@ from ...wire.message_codec import decoder, encode_head
 from .buffered_connection import Link
 
 if TYPE_CHECKING:
-    from .socket_loop import Loop
+    from .socket_loop import SocketLoop
 
 _BEAT = 2.0
 """Seconds between heartbeats (Alive); the coordinator's lease is several of them."""
@@ -28,12 +28,12 @@ _PAUSE, _LONGEST_PAUSE = 0.02, 0.5
 _decode: Callable[[bytes, str], ToMember] = decoder(ToMember)
 
 
-class Uplink:
+class CoordinatorClient:
     """The member's connection to its coordinator. All methods but `open` need the loop's lock."""
 
     def __init__(
         self,
-        loop: Loop,
+        loop: SocketLoop,
         address: str,
         run: str,
         key: bytes,

@@ -14,7 +14,7 @@ from ...encoding.references import BlockRef, Kind, Slice
 from ...stores.atomic_files import Buffer
 from ...stores.store_errors import border
 from ..messages import Payload
-from .shared_memory import Segment, Segments
+from .shared_memory import Segments, SharedMemorySegment
 
 INLINE = 8 << 10
 """Largest encoded value, in bytes, that is sent in the message."""
@@ -32,14 +32,14 @@ answer.
 """
 
 
-class Room(NamedTuple):
+class ArrayMemory(NamedTuple):
     """An array whose memory will be sent."""
 
     array: Any
-    segment: Segment
+    segment: SharedMemorySegment
 
 
-class Values:
+class ValueCodec:
     """Encodes and decodes values; thread-safe as Blocks is."""
 
     def __init__(self, blocks: Blocks, prefix: str, is_far: Callable[[], bool], *, one_host: bool = False) -> None:
@@ -48,7 +48,7 @@ class Values:
         self._blocks, self._prefix, self._is_far = blocks, prefix, is_far
         self._segments = Segments(blocks.host) if blocks.host is not None else None
 
-    def _put(self, kind: Kind, parts: Sequence[Any], limit: int, room: Room | None = None) -> BlockRef:
+    def _put(self, kind: Kind, parts: Sequence[Any], limit: int, room: ArrayMemory | None = None) -> BlockRef:
         write: Callable[[str, Sequence[Buffer]], None] | None = None
         if self._segments is not None:
             write = partial(self._segments.write, into=room.segment) if room is not None else self._segments.write
@@ -57,7 +57,7 @@ class Values:
             self._prefix, kind, parts, place, inline_limit=limit, write=write, checksums=not self._one_host
         )
 
-    def room(self, like: Any) -> Room | None:
+    def room(self, like: Any) -> ArrayMemory | None:
         """Return memory for an array of this dtype and shape, in a kept segment; None for a small array or without a
         segment.
         """
@@ -70,14 +70,14 @@ class Values:
         if segment is None:
             return None
         data = segment.memory[len(head) : len(head) + len(body)]
-        return Room(np.frombuffer(data, like.dtype).reshape(like.shape), segment)
+        return ArrayMemory(np.frombuffer(data, like.dtype).reshape(like.shape), segment)
 
-    def leave(self, room: Room) -> None:
+    def leave(self, room: ArrayMemory) -> None:
         """Release memory that will not be sent."""
         assert self._segments is not None
         self._segments.release(room.segment)
 
-    def encode(self, value: Any, room: Room | None = None) -> Payload:
+    def encode(self, value: Any, room: ArrayMemory | None = None) -> Payload:
         """Encode one value; `room` is the memory that already holds it. Raises DataError and StoreError."""
         if type(value) is bytes and len(value) <= INLINE:
             return Payload("bytes", value)

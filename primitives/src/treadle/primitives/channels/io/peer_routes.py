@@ -15,12 +15,12 @@ from ...wire import WireError, connect, incoming, welcome
 from ...wire.message_codec import decoder, encode_head
 from ...wire.unauthenticated import Strangers, allowance
 from ..messages import Caller, Letter, Message
-from ..protocols.reliable_stream import Path
+from ..protocols.reliable_stream import ReliableStream
 from .buffered_connection import Link
 
 if TYPE_CHECKING:
     from ...wire import Connection, Identity
-    from .socket_loop import Loop
+    from .socket_loop import SocketLoop
 
 _TICK = 0.2
 """Seconds between checks for letters that are not acknowledged."""
@@ -41,7 +41,7 @@ class Road:
 
     def __init__(self, member: str) -> None:
         self.member = member
-        self.path = Path()
+        self.path = ReliableStream()
         self.address = ""
         self.link: Link | None = None
         self.dialling = False
@@ -58,7 +58,7 @@ class Roads:
 
     def __init__(
         self,
-        loop: Loop,
+        loop: SocketLoop,
         me: str,
         run: str,
         key: bytes,

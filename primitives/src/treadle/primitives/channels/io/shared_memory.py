@@ -32,7 +32,7 @@ _MAPPINGS = 64
 """Mappings of other members' segments that are kept, so that their pages need not be mapped again."""
 
 
-class Segment:
+class SharedMemorySegment:
     """A segment that this member writes."""
 
     def __init__(self, path: Path) -> None:
@@ -93,15 +93,15 @@ class Segments:
     def __init__(self, host: HostFolder) -> None:
         self._host = host
         self._lock = threading.Lock()
-        self._free: list[Segment] = []
-        self._written: dict[Path, Segment] = {}
+        self._free: list[SharedMemorySegment] = []
+        self._written: dict[Path, SharedMemorySegment] = {}
         self._mappings: OrderedDict[tuple[int, int], tuple[int, mmap.mmap]] = OrderedDict()
         self._views: set[int] = set()
         """Open descriptors of views; each holds a lock."""
 
     # -- for the writer ----------
 
-    def write(self, name: str, buffers: Sequence[Buffer], into: Segment | None = None) -> None:
+    def write(self, name: str, buffers: Sequence[Buffer], into: SharedMemorySegment | None = None) -> None:
         """Write a block, as `HostFolder.put` does. `into`: a reserved segment that already holds some of the bytes."""
         path = self._host.path(name)
         segment = into or self._take(sum(map(len, buffers)))
@@ -112,7 +112,7 @@ class Segments:
         with self._lock:
             self._written[path] = segment
 
-    def _renamed(self, segment: Segment, path: Path) -> bool:
+    def _renamed(self, segment: SharedMemorySegment, path: Path) -> bool:
         try:
             segment.rename(path)
         except OSError:  # another process has removed the run
@@ -120,7 +120,7 @@ class Segments:
             return False
         return True
 
-    def reserve(self, size: int, filled_at: int) -> Segment | None:
+    def reserve(self, size: int, filled_at: int) -> SharedMemorySegment | None:
         """Return a free segment that is large enough, if any: the buffer that `write` puts at `filled_at` may be made
         in place.
 
@@ -132,7 +132,7 @@ class Segments:
         segment.filled_at = filled_at
         return segment
 
-    def release(self, segment: Segment) -> None:
+    def release(self, segment: SharedMemorySegment) -> None:
         """The reserved segment was not needed."""
         segment.unlock()
         with self._lock:
@@ -146,7 +146,7 @@ class Segments:
                 raise
             self._host.put(name, buffers)
 
-    def _take(self, size: int) -> Segment | None:
+    def _take(self, size: int) -> SharedMemorySegment | None:
         """Return the smallest free segment that is large enough, locked; None without one."""
         with self._lock:
             for segment in sorted(self._free, key=lambda one: one.size):
@@ -167,7 +167,7 @@ class Segments:
         """All receivers have this block: its segment may be reused once no reader holds a lock. Best effort."""
         path = self._host.path(name)
         with contextlib.suppress(OSError), self._lock:
-            self._free.append(self._written.pop(path) if path in self._written else Segment(path))
+            self._free.append(self._written.pop(path) if path in self._written else SharedMemorySegment(path))
             if len(self._free) > _KEPT:
                 self._free.pop(0).remove()
 

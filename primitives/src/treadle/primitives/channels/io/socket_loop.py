@@ -36,7 +36,7 @@ class Late(TreadleError):
     """The awaited event did not arrive before the deadline."""
 
 
-class Loop:
+class SocketLoop:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self._changed = threading.Condition(self.lock)

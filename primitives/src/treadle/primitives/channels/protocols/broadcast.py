@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections import deque
 
 from ..messages import Cast, Have, Message, Payload, Stable, Taken
-from .collective import Machine, OnLoss
+from .collective import CollectiveMachine, OnLoss
 from .membership import Roster, Send, to_all
 
 _REPORT_EVERY = 64
 """A member acknowledges after this many messages; at once for a block, which can then be freed."""
 
 
-class Broadcast(Machine):
+class BroadcastMachine(CollectiveMachine):
     def __init__(self, channel: str, me: str, on_loss: OnLoss = "fail") -> None:
         super().__init__(channel, me, on_loss)
         self._log: deque[Cast] = deque()

@@ -22,7 +22,7 @@ from .membership import NOBODY, Roster, Send, to_all
 OnLoss = Literal["fail", "go on"]
 
 
-class Machine:
+class CollectiveMachine:
     """One member's part in one channel. Methods return the messages to send; results are polled."""
 
     def __init__(self, channel: str, me: str, on_loss: OnLoss = "fail") -> None:

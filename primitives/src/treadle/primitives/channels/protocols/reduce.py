@@ -1,4 +1,5 @@
-"""Reduce: contributions are folded up the tree in n - 1 data messages; `Done` comes down when the root has the result.
+"""Reduce: contributions are folded up the tree in n - 1 data messages; `RoundDone` comes down when the root has the
+result.
 
 A member keeps its contribution until the round is over. When the view changes, an unfinished round restarts among
 the members of the new view. After a loss it fails at all of them, unless the channel has `on_loss="go on"`.
@@ -10,10 +11,10 @@ from typing import Any, NamedTuple
 
 from ...errors import TreadleError
 from ..errors import MemberLost, ReduceFailed
-from ..messages import Done, Failed, Message, Partial, Payload, Standing
+from ..messages import Message, Partial, Payload, RoundDone, RoundFailed, Standing
 from .collective import OnLoss
 from .membership import Roster, Send, to_all
-from .rounds import LOST, Rounds, answered, decided, fail_next, failed
+from .rounds import LOST, RoundsMachine, answered, decided, fail_next, failed
 
 
 class Fold(NamedTuple):
@@ -36,17 +37,17 @@ class PassUp(NamedTuple):
     value: Any
 
 
-class Result(NamedTuple):
+class ReducedRound(NamedTuple):
     """The round is over; only the root has the value."""
 
     is_root: bool
     value: Any
 
 
-Step = Fold | PassUp | Result
+Step = Fold | PassUp | ReducedRound
 
 
-class Reduce(Rounds):
+class ReduceMachine(RoundsMachine):
     def __init__(self, channel: str, me: str, on_loss: OnLoss = "fail") -> None:
         super().__init__(channel, me, on_loss)
         self._last = -1
@@ -59,7 +60,7 @@ class Reduce(Rounds):
         self._missing = self._folds = 0
         self._ticket = 0
         self._busy = True
-        self._outcome: Result | TreadleError | None = None
+        self._outcome: ReducedRound | TreadleError | None = None
 
     # -- for the user's thread ----------
 
@@ -105,7 +106,7 @@ class Reduce(Rounds):
             return []
         return self._decide(ReduceFailed(f"{self.title}: {reason}"), reason)
 
-    def outcome(self) -> Result | None:
+    def outcome(self) -> ReducedRound | None:
         """Return the result of the current round, or None. Raises MemberLost and ReduceFailed."""
         if isinstance(self._outcome, TreadleError):
             raise self._outcome
@@ -138,9 +139,9 @@ class Reduce(Rounds):
     def _finish_at_root(self) -> list[Send]:
         if not self._is_root or self._missing or self._waiting or self._busy:
             return []
-        return self._decide(Result(True, self._folded))
+        return self._decide(ReducedRound(True, self._folded))
 
-    def _decide(self, outcome: Result | TreadleError, reason: str | None = None, source: str = "") -> list[Send]:
+    def _decide(self, outcome: ReducedRound | TreadleError, reason: str | None = None, source: str = "") -> list[Send]:
         """End the round, and inform the members that do not know of its end."""
         number = self._round
         self._end(outcome)
@@ -149,22 +150,22 @@ class Reduce(Rounds):
     def _spread(self, number: int, reason: str | None, source: str) -> list[Send]:
         if reason is None:
             self.standing = decided(self.standing, number)
-            return to_all(self.children, Done(self.channel, self.epoch, number))
+            return to_all(self.children, RoundDone(self.channel, self.epoch, number))
         self.standing = failed(self.standing, number, reason)
         others = (member for member in self.neighbours if member != source)
-        return to_all(others, Failed(self.channel, self.epoch, number, reason))
+        return to_all(others, RoundFailed(self.channel, self.epoch, number, reason))
 
-    def _end(self, outcome: Result | TreadleError) -> None:
+    def _end(self, outcome: ReducedRound | TreadleError) -> None:
         self._outcome, self._active = outcome, False
         self._last += 1
         self._own = self._folded = None
         self._waiting = []
 
-    def _known_outcome(self) -> Result | TreadleError:
+    def _known_outcome(self) -> ReducedRound | TreadleError:
         """Return the outcome of a round that ended before this member was informed."""
         reason = self.standing.failures.get(self._round)
         if reason is None:
-            return Result(False, None)
+            return ReducedRound(False, None)
         if reason.startswith(LOST):
             return MemberLost(self.title, self.standing.lost)
         return ReduceFailed(f"{self.title}: {reason}", "The traceback is with the member named here.")
@@ -172,8 +173,8 @@ class Reduce(Rounds):
     def _worked(self, sender: str, message: Message) -> list[Send]:
         if isinstance(message, Partial):
             return self._on_partial(sender, message)
-        if isinstance(message, Done | Failed) and message.round > self.standing.decided:
-            reason = message.reason if isinstance(message, Failed) else None
+        if isinstance(message, RoundDone | RoundFailed) and message.round > self.standing.decided:
+            reason = message.reason if isinstance(message, RoundFailed) else None
             sends = self._spread(message.round, reason, sender)
             return sends + self._begin()  # this ends the round here
         return []

@@ -14,7 +14,7 @@ from ..messages import Letter, Message
 _ACKNOWLEDGE_EVERY = 64
 
 
-class Path:
+class ReliableStream:
     """One side of the path to another member."""
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
 """Rounds on which all members agree: in a new epoch the tree first finds the latest round of any member.
 
-The knowledge of each subtree goes up the tree (`Status`), the common state comes down (`Agreed`): 2 (n - 1) control
-messages for each view. Until then no member begins a round of the new epoch. This is the flush of virtual synchrony
-(Birman and Joseph 1987), for one number instead of messages.
+The knowledge of each subtree goes up the tree (`RoundStatus`), the common state comes down (`Agreed`): 2 (n - 1)
+control messages for each view. Until then no member begins a round of the new epoch. This is the flush of virtual
+synchrony (Birman and Joseph 1987), for one number instead of messages.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from ..errors import short
-from ..messages import Agreed, Message, Plan, Standing, Status
-from .collective import Machine, OnLoss
+from ..messages import Agreed, Message, RoundStatus, ShufflePlan, Standing
+from .collective import CollectiveMachine, OnLoss
 from .membership import Roster, Send, to_all
 
 _REMEMBERED = 8
@@ -19,7 +19,7 @@ LOST = "lost "
 """Prefix of the reason of a round that failed because of a loss."""
 
 
-class Rounds(Machine):
+class RoundsMachine(CollectiveMachine):
     """Maintains `standing`; `agreed` means that it is common to all members of this epoch."""
 
     def __init__(self, channel: str, me: str, on_loss: OnLoss = "fail") -> None:
@@ -46,7 +46,7 @@ class Rounds(Machine):
         return sends + (self._confide() if self.standing != before else [])
 
     def _handle(self, sender: str, message: Message) -> list[Send]:
-        if isinstance(message, Status):
+        if isinstance(message, RoundStatus):
             self._statuses[sender] = message.standing
             return self._gather()
         if isinstance(message, Agreed):
@@ -77,7 +77,7 @@ class Rounds(Machine):
             merged = merge(merged, self._statuses[child])
         parent = self.parent
         if parent is not None:
-            return [Send(parent, Status(self.channel, self.epoch, merged))]
+            return [Send(parent, RoundStatus(self.channel, self.epoch, merged))]
         return self._settle(self._conclude(merged))
 
     def _settle(self, standing: Standing) -> list[Send]:
@@ -117,11 +117,11 @@ def merge(one: Standing, other: Standing) -> Standing:
     )
 
 
-def merge_plans(one: tuple[Plan, ...], other: tuple[Plan, ...]) -> tuple[Plan, ...]:
+def merge_plans(one: tuple[ShufflePlan, ...], other: tuple[ShufflePlan, ...]) -> tuple[ShufflePlan, ...]:
     """Merge plans by first round. For equal first rounds the later epoch wins, since no member had begun by the earlier
     plan.
     """
-    plans: dict[int, Plan] = {}
+    plans: dict[int, ShufflePlan] = {}
     for plan in one + other:
         if plan.first not in plans or plans[plan.first].epoch < plan.epoch:
             plans[plan.first] = plan

@@ -14,20 +14,20 @@ from msgspec.structs import replace
 
 from ...errors import UsageError
 from ..errors import MemberLost
-from ..messages import Got, Message, Payload, Pieces, Plan, Standing
+from ..messages import Got, Message, Payload, Pieces, ShufflePlan, Standing
 from .collective import OnLoss
 from .membership import Roster, Send
-from .rounds import Rounds, merge_plans
+from .rounds import RoundsMachine, merge_plans
 
 
-class Received(NamedTuple):
+class ReceivedRound(NamedTuple):
     """The pieces of a round by producer; None: the producer left, or failed, without sending its piece."""
 
     round: int
     pieces: list[tuple[str, Payload | None]]
 
 
-class Shuffle(Rounds):
+class ShuffleMachine(RoundsMachine):
     def __init__(self, channel: str, me: str, on_loss: OnLoss = "fail") -> None:
         super().__init__(channel, me, on_loss)
         self._sent = self._received = -1
@@ -39,7 +39,7 @@ class Shuffle(Rounds):
 
     # -- for the user ----------
 
-    def next_plan(self) -> Plan | None:
+    def next_plan(self) -> ShufflePlan | None:
         """Return the plan of the next `send`; None until it is agreed. Raises MemberLost, UsageError."""
         plan = self._plan(self._sent)
         if plan is None:
@@ -49,7 +49,7 @@ class Shuffle(Rounds):
             raise UsageError(f"{self.title}: a consumer does not send", 'Join with role="both" or "producer".')
         return plan
 
-    def send(self, plan: Plan, pieces: Sequence[Payload]) -> list[Send] | None:
+    def send(self, plan: ShufflePlan, pieces: Sequence[Payload]) -> list[Send] | None:
         """Send this member's pieces of its next round, one for each consumer; None when the plan has
         changed meanwhile.
         """
@@ -68,7 +68,7 @@ class Shuffle(Rounds):
             self._outstanding[self._sent] = (pieces[0], set(plan.consumers))
         return sends
 
-    def receive(self) -> Received | None:
+    def receive(self) -> ReceivedRound | None:
         """Return the pieces of this member's next round, in the producers' order, or None while some are missing.
 
         `took` must follow. Raises MemberLost when a piece can no longer arrive, and UsageError when this member is not
@@ -91,7 +91,7 @@ class Shuffle(Rounds):
             return None
         return self._take(plan, number)
 
-    def took(self, received: Received) -> list[Send]:
+    def took(self, received: ReceivedRound) -> list[Send]:
         """The user has the pieces, and their blocks are mapped."""
         got = Got(self.channel, self.epoch, received.round)
         sends = []
@@ -117,7 +117,7 @@ class Shuffle(Rounds):
 
     # -- rounds ----------
 
-    def _plan(self, last: int) -> Plan | None:
+    def _plan(self, last: int) -> ShufflePlan | None:
         """Return the plan of the round after `last`; None when it is not agreed yet."""
         if last < 0 or not (self.agreed or last < self.standing.decided):
             return None
@@ -128,12 +128,12 @@ class Shuffle(Rounds):
         if last >= self.standing.decided:
             self._tell()
 
-    def _take(self, plan: Plan, number: int) -> Received:
+    def _take(self, plan: ShufflePlan, number: int) -> ReceivedRound:
         self._received = number
         pieces = [(one, self._pieces.pop((plan.epoch, number, one), None)) for one in plan.producers]
         for key in [key for key in self._pieces if key[1] <= number]:
             del self._pieces[key]  # pieces of a plan that was replaced
-        return Received(number, pieces)
+        return ReceivedRound(number, pieces)
 
     def _worked(self, sender: str, message: Message) -> list[Send]:
         raise NotImplementedError
@@ -166,7 +166,7 @@ class Shuffle(Rounds):
         mine = [plan.first for plan in standing.plans if plan.epoch >= self.joined and self._takes_part(plan)]
         return min(mine) - 1
 
-    def _takes_part(self, plan: Plan) -> bool:
+    def _takes_part(self, plan: ShufflePlan) -> bool:
         return self.me in plan.producers or self.me in plan.consumers
 
     def _confidants(self) -> set[str]:
@@ -187,13 +187,13 @@ def role_of(rank: int, role: str) -> str:
     return f"{rank:08}/{role}"
 
 
-def _make_plan(roster: Roster, first: int) -> Plan:
+def _make_plan(roster: Roster, first: int) -> ShufflePlan:
     ranked = sorted((seat.role.partition("/")[0], place, seat) for place, seat in enumerate(roster.seats))
     seats = [seat for _, _, seat in ranked]
     producers = tuple(seat.member for seat in seats if not seat.role.endswith("consumer"))
     consumers = tuple(seat.member for seat in seats if not seat.role.endswith("producer"))
-    return Plan(first, roster.epoch, producers, consumers)
+    return ShufflePlan(first, roster.epoch, producers, consumers)
 
 
-def _plan_of(plans: Sequence[Plan], number: int) -> Plan:
+def _plan_of(plans: Sequence[ShufflePlan], number: int) -> ShufflePlan:
     return max((plan for plan in plans if plan.first <= number), key=lambda plan: plan.first)
