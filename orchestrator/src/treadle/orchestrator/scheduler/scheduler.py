@@ -289,7 +289,7 @@ class Scheduler:
     def _stop_all(self) -> list[Instruction]:
         return [Stop(node) for node in self.running]
 
-    # -- what next
+    # -- the next nodes
 
     def _advance(self) -> list[Instruction]:
         if self._problem is not None or self._escalated:
