@@ -39,12 +39,13 @@ explore: .venv/ready
 system-packages:
 	$(if $(filter 0,$(shell id -u)),,sudo) apt-get install --yes --no-install-recommends $(SYSTEM_PACKAGES)
 
-## check: what CI runs before the tests: ruff, mypy, import-linter
+## check: CI runs it before the tests: ruff, mypy, import-linter, plain English
 check: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tests/plain_english.py
 
 ## compiled: bytecode of what the tests import, also where Python is told to write none: they start a thousand interpreters
 compiled: .venv/ready

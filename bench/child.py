@@ -70,7 +70,7 @@ def main(what: str, name: str, count: str, rest: str) -> int:
             else:
                 sort(runner, int(count), Path(rest), Path(folder))
             return 0
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it is said
+        except BaseException as error:  # noqa: BLE001 - every error is reported
             traceback.print_exc()
             say(error=f"{type(error).__name__}: {error}".strip()[:600])
             return 1
@@ -81,7 +81,7 @@ def main(what: str, name: str, count: str, rest: str) -> int:
 def _quietly(stop: Callable[[], None]) -> None:
     try:
         stop()
-    except BaseException:  # noqa: BLE001 - the figures are told already
+    except BaseException:  # noqa: BLE001 - the figures are reported already
         traceback.print_exc()
 
 

@@ -147,7 +147,7 @@ async def single(place: Installation, client: Client, events: int) -> dict[str, 
             await until(place, client, "single.live", lambda runs: len(runs) > 0)
             cpu = watched.cpu(), cpu_of(server)
             first = await started(client)
-            while await started(client) < count:  # noqa: ASYNC110  # the server is asked, nobody tells
+            while await started(client) < count:  # noqa: ASYNC110  # the server sends no notice
                 await asyncio.sleep(1)
             used = watched.cpu() - cpu[0], cpu_of(server) - cpu[1]
     finally:

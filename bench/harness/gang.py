@@ -183,7 +183,7 @@ def _live(place: Place, join: Join, setup: Any) -> None:
             member.close()
     except EOFError:
         return
-    except BaseException:  # noqa: BLE001 - whatever it is, the parent tells it
+    except BaseException:  # noqa: BLE001 - the parent reports every error
         pipe.send(("failed", traceback.format_exc()))
 
 

@@ -78,7 +78,7 @@ def main(module: str, sizes: str, folder: str) -> None:
     for line in commands:
         try:
             answer = child.do(**json.loads(line))
-        except BaseException as error:  # noqa: BLE001  whatever it is, it is said
+        except BaseException as error:  # noqa: BLE001  every error is reported
             traceback.print_exc()
             answer = {"error": f"{type(error).__name__}: {error}".strip()[:400]}
         answers.write(json.dumps(answer) + "\n")

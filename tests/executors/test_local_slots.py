@@ -96,7 +96,7 @@ async def test_a_worker_without_work_gives_back_its_memory(bench: Workbench) -> 
     worker = await _pid(bench)
     size = 45 << 20
     await bench.play(("allocate", size))
-    while _resident(worker) > size:  # noqa: ASYNC110  (nobody tells)
+    while _resident(worker) > size:  # noqa: ASYNC110  (the kernel sends no notice)
         await asyncio.sleep(0.1)
     assert await _pid(bench) == worker
 

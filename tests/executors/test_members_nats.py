@@ -71,7 +71,7 @@ def _received(host: Host, other: Host) -> int:
 async def opened(nats: Nats) -> None:
     """Wait until a path is proved, and each reader at the gate has read the earlier data."""
     async with asyncio.timeout(LONG):
-        while direct(nats) < 2 * PROOF:  # noqa: ASYNC110 (the kernel counts, and tells nobody)
+        while direct(nats) < 2 * PROOF:  # noqa: ASYNC110 (the kernel sends no notice)
             await asyncio.sleep(0.05)
 
 

@@ -200,7 +200,7 @@ async def test_absent_listener_does_not_delay_the_run_and_gets_events_later(
     document = spec(first=mapped(ITEMS), gate=mapped(ITEMS, "slowly", needs=["first"], **{"with": {"flag": str(flag)}}))
     receiver.status = 503
     await here.submit(document, "deaf", tmp_path, TESTS)
-    while len(await asyncio.to_thread(untold_of, here.runs.files("deaf"))) < 4:  # noqa: ASYNC110  # nobody tells us
+    while len(await asyncio.to_thread(untold_of, here.runs.files("deaf"))) < 4:  # noqa: ASYNC110  # no event signals it
         await asyncio.sleep(0.05)
     receiver.status = 204
     flag.touch()

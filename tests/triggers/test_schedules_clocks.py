@@ -93,7 +93,7 @@ async def test_backfill_begins_with_its_first_time_where_clocks_left_out_the_one
     await schedules.reconcile(registry)
     first = datetime(2026, 3, 29, 3, tzinfo=PARIS)
     await schedules.backfill("spring", "early", first, first + timedelta(minutes=5))
-    while not (runs := [view.run async for view in here.runs.list_runs(10)]):  # noqa: ASYNC110  # nobody tells
+    while not (runs := [view.run async for view in here.runs.list_runs(10)]):  # noqa: ASYNC110  # no event signals it
         await asyncio.sleep(0.1)
     assert runs == ["spring.early.20260329T010000Z"]
     with pytest.raises(UsageError, match=r"spring\.early has no time in that range"):

@@ -49,7 +49,7 @@ async def test_requests_that_wait_for_a_costly_schema_are_bounded(
 ) -> None:
     monkeypatch.setattr(runner, "UNREAD", 1)
     costly = asyncio.create_task(post(http, "costly", {"a": "a" * 70 + "!"}))
-    while not hooks.runners["costly"].unread:  # noqa: ASYNC110  # it tells nobody
+    while not hooks.runners["costly"].unread:  # noqa: ASYNC110  # no event signals it
         await asyncio.sleep(0)
     refused = await post(http, "costly", {"a": "b"})
     check_problem(refused, 503, "too many requests")

@@ -252,7 +252,7 @@ class Activities:
         work.cancel()
         try:
             return _report_of(await work)
-        except (asyncio.CancelledError, Exception):  # noqa: BLE001  # stopped as told; what it was is in the ledger
+        except (asyncio.CancelledError, Exception):  # noqa: BLE001  # stopped on request; the error is in the ledger
             return NodeReport(stopped=True)
 
     async def _stop_reason(self, otherwise: str) -> str:
