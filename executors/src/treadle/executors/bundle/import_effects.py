@@ -1,8 +1,8 @@
 """The effects of importing a module other than binding names. They count for every importer of the module.
 
-Statements that only define names count only through these names. Calls and decorators may have other effects, with two
-exceptions: the standard library, and calls of third-party distributions. Objects made with treadle are workflows, which
-change no function.
+Statements that only define names count only through these names. Calls and decorators are assumed to have other
+effects, except for calls and decorators of the standard library, and calls of third-party distributions. Objects made
+with treadle are workflows, which change no function.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ class Painter:
             return replace(known, state="failed")
         if not (known.committed or known.failed or known.iteration) or state == "paused":
             return known
-        # In an open run its activity runs other nodes first; the next heartbeat will show it.
+        # In an open run the node waits in the activity of an earlier node, whose next heartbeat will show it.
         return replace(known, state="running" if state == "running" else "stopped")
 
 

@@ -155,8 +155,8 @@ class TriggerLoop:
                 self._unjudged.append(one)
             else:
                 self._strays.append(one)
-        # A handover during the poll processes answers. If one of them requires a seek, these records were read too
-        # early.
+        # A handover during the poll processes answers. If one requires a seek, the partition's records of this poll are
+        # outdated.
         self._drop([one.partition for one in self._todo if isinstance(one, Seek)])
         self._settle_places()
 

@@ -1,8 +1,8 @@
 """Maps a request to starts. Pure: headers and body in, starts or the problem to answer out.
 
-It checks in this order: the signature, the content type, the content, the filter. It uses only data that the signature
-covers. It ignores GitHub's delivery id, which would let a captured body start a second run, and its event type, which
-would let the body pass another filter. It also ignores CloudEvents attributes in headers.
+It checks in this order: the signature, the content type, the content, the filter. In a signed request it uses only data
+that the signature covers. It ignores GitHub's delivery id, which would let a captured body start a second run, and its
+event type, which would let the body pass another filter. It rejects CloudEvents attributes in headers.
 """
 
 from __future__ import annotations

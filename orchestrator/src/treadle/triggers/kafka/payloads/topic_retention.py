@@ -26,7 +26,7 @@ def ask_topic(settings: Mapping[str, Any], topic: str) -> Topic | None:
 
 
 def topic_of(settings: Mapping[str, str]) -> Topic | None:
-    """The retention from a topic's settings, by Kafka's names; None if they do not contain it."""
+    """The retention, from a topic's settings under Kafka's names. None if they do not contain it."""
     try:
         milliseconds, size = int(settings["retention.ms"]), int(settings["retention.bytes"])
         policy = settings["cleanup.policy"].split(",")
