@@ -152,6 +152,7 @@ def test_a_package_too_large_to_be_sent_goes_through_the_store(monkeypatch: pyte
 
     monkeypatch.setattr(Store, "open", lambda _: Kept())
     large = Package(bytes(51 << 20), "d1", {}, this_machine())
+    # private: the code is sent to AWS only
     code = LambdaDeployment(Clients(None, None), request(package=large), GIVEN)._code()
     assert code == {"S3Bucket": "bucket", "S3Key": "treadle/functions/d1.zip"}
     assert len(put["functions/d1.zip"]) == 51 << 20

@@ -79,15 +79,15 @@ def outcome(job: Any, arguments: tuple[Any, ...], *, always: bool) -> Any:
 
 def test_evaluation_is_tried_again_when_a_worker_was_killed() -> None:
     check({}, 1)
-    (worker,) = pool.POOL._idle
-    os.kill(worker._process.pid, signal.SIGKILL)
+    (worker,) = pool.POOL._idle  # private: the pool shows no workers
+    os.kill(worker._process.pid, signal.SIGKILL)  # private: the test kills a worker
     check({}, 1)
 
 
 def test_evaluation_gives_no_verdict_when_workers_do_not_answer() -> None:
     check({}, 1)
     (worker,) = pool.POOL._idle
-    worker._socket.settimeout(0.2)
+    worker._socket.settimeout(0.2)  # private: the time limit is no setting
     os.kill(worker._process.pid, signal.SIGSTOP)
     with pytest.raises(EvaluatorLost, match="did not end"):
         worker.ask(b"x")
@@ -100,7 +100,7 @@ def test_pool_has_no_more_workers_than_its_limit_however_many_ask() -> None:
     for thread in threads:
         thread.join()
     assert 1 <= len(pool.POOL._idle) <= pool.MOST
-    assert pool.POOL._count == len(pool.POOL._idle)
+    assert pool.POOL._count == len(pool.POOL._idle)  # private: the pool shows no workers
 
 
 @pytest.mark.parametrize("small", [0, "a", [0] * (SMALL // 2), {"a": {"b": "c"}}])

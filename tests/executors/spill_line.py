@@ -49,7 +49,7 @@ class Line:
         program = Program(f"segment-{self._tasks}", ops, tail, put="host")
         task = Task(program.segment, self._job, program, (Partition(0, source),), memory=self._memory)
         reports: list[Report] = []
-        worker = self._executor.slots[0]._worker
+        worker = self._executor.slots[0]._worker  # private: the test reads the worker's memory
         assert worker is not None
         with Watch(worker.child.pid, self._folders) as watch:
             await self._executor.slots[0].run(task, reports.append)

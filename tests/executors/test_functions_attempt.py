@@ -167,7 +167,7 @@ async def test_lost_call_is_repeated_after_it_had_time_to_begin(rig: Rig, waits:
     executor.means.clock, executor.means.waits = (lambda: now), waits
     task = rig.task(0)
     await run(executor, task)
-    book = executor._book(rig.store, task.job.run, task.program.segment)
+    book = executor._book(rig.store, task.job.run, task.program.segment)  # private: the call log has no other access
     (call,) = book.under_way.at(call_records.work_of(task).values())
     assert call.begins - now == min(call_records.START_SECONDS + waits, call_records.START_SECONDS + 60.0)
 

@@ -254,7 +254,7 @@ async def test_one_call_after_the_other_shares_a_thread() -> None:
 async def test_a_call_does_not_wait_behind_one_that_was_taken_a_moment_ago() -> None:
     """The thread of that call has not reported its start yet."""
     threads, taken, go, second_ran = DaemonThreads(2, "taken"), threading.Event(), threading.Event(), threading.Event()
-    get = threads._work.get
+    get = threads._work.get  # private: the test delays a thread's start
 
     def slow_get() -> object:
         work = get()

@@ -167,9 +167,9 @@ async def test_a_connection_that_breaks_costs_neither_member_nor_task(
     async with asyncio.timeout(30):
         while script.times(0) == 0:  # noqa: ASYNC110 (a file is the only sign of life)
             await asyncio.sleep(0.01)
-        server = executor._hub._server
+        server = executor._hub._server  # private: the test cuts the members' connections
         assert server is not None
-        for connection in list(server._open):
+        for connection in list(server._open):  # private: the test cuts the members' connections
             connection.abort()
         (report,) = await attempt
     assert isinstance(report, Outcome)
@@ -417,7 +417,7 @@ async def test_an_order_under_another_runs_key_is_refused_by_a_member(
     bench: Workbench, executor: MemberExecutor, sandboxes: Sandboxes
 ) -> None:
     await bench.assert_usable()
-    executor.slots[0]._key = bytes(32)
+    executor.slots[0]._key = bytes(32)  # private: the test gives the slot a wrong key
     with pytest.raises(UsageError, match="another deployment key"):
         await bench.run(bench.task("same", [[1]]))
     assert len(sandboxes.sizes) == 1

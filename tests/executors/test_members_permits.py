@@ -111,8 +111,8 @@ async def test_blocks_of_a_member_that_leaves_are_read_from_another(rig: Rig, mo
     await rig.run(workflow(4), "first")
     refs = [one.block for one in rig.outcomes("first", "groups") if one.block is not None]
     assert len({ref.locations for ref in refs}) == SLOTS, "both members hold some"
-    rig.members._make_room(1)
-    await asyncio.gather(*rig.members._giving_way)
+    rig.members._make_room(1)  # private: the moment of the call matters
+    await asyncio.gather(*rig.members._giving_way)  # private: the test waits for the tasks
     while any(slot.leaving for slot in rig.members.slots):  # noqa: ASYNC110 (it has a moment to leave)
         await asyncio.sleep(0.05)
     assert sum(slot.has_member for slot in rig.members.slots) == 1

@@ -61,7 +61,7 @@ async def test_a_visitor_whose_connection_breaks_comes_back_and_is_asked_and_ans
     async with visiting(coordinator, tmp_path / "one") as one, visiting(coordinator, tmp_path / "other") as other:
         await eventually_async(lambda: len(came) == 2)
         assert local_gateways.gateway_to(other.name)
-        for connection in list(coordinator._open):
+        for connection in list(coordinator._open):  # private: the test cuts the connections
             connection.abort()
         await eventually_async(lambda: len(came) == 4)
         assert local_gateways.gateway_to(other.name)
@@ -84,7 +84,7 @@ async def test_a_visitor_that_hears_nothing_for_long_dials_again_and_is_there_on
 def read(reader: Visitor, holder: Visitor) -> bytes:
     client = PeerClient(RUN, KEY)
     try:
-        address = through(reader._server.address, holder.name)
+        address = through(reader._server.address, holder.name)  # private: the test needs the address
         (found,) = client.fetch(address, [("s/a", 0, len(HELD))], time.monotonic() + LONG)
     finally:
         client.close()

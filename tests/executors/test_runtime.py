@@ -88,8 +88,8 @@ def test_frozen_input_is_decoded_once_and_mutable_input_each_time(bench: Bench) 
     assert first == again
     for _ in range(3):
         source = bench.blocks_of([{"a": 1}])
-        cache: Any = bench.runtime._cache
-        kept = len(cache._entries)
+        cache: Any = bench.runtime._cache  # private: the bound of the cache has no other sign
+        kept = len(cache._entries)  # private: the bound of the cache has no other sign
         bench.outcome(source=source)
         assert len(cache._entries) == kept
 
@@ -105,7 +105,7 @@ def test_the_cache_forgets_the_least_recently_used_beyond_its_bytes(tmp_path: Pa
         bench.outcome(source=source)
     cache: Any = bench.runtime._cache
     assert [name for name, _ in cache._entries] == [source.inputs[0][0].name for source in sources[2:]]
-    assert cache._size <= 3000
+    assert cache._size <= 3000  # private: the bound of the cache has no other sign
 
 
 # -- secrets -----------------------------------------------------------------------------------------------------------
@@ -373,7 +373,7 @@ def test_blocks_of_this_host_are_mapped_by_the_next_partition(bench: Bench, tmp_
 
 
 def runtime_value(runtime: Runtime, slice: Slice) -> Any:
-    run: Any = runtime._run
+    run: Any = runtime._run  # private: the open run has no other access
     return run.blocks.get(slice)
 
 

@@ -66,6 +66,7 @@ async def test_the_log_of_a_process_that_prints_and_prints_stays_short(tmp_path:
         process = ChildProcess(command, dict(os.environ), guard)
         while not flag.exists():  # noqa: ASYNC110  another process makes it
             await asyncio.sleep(0.01)
+        # private: the log is an unnamed file
         while on_disk(process._log) > FULL:  # noqa: ASYNC110  a timer has it shrink
             await asyncio.sleep(0.01)
         flag.unlink()

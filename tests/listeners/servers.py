@@ -50,7 +50,7 @@ async def peers(folder: Path) -> None:
     from treadle.primitives.peers import server
     from treadle.primitives.stores.shared_memory import HostFolder
 
-    server._GREETING = SECONDS
+    server._GREETING = SECONDS  # private: the test shortens a time limit
     host = HostFolder(folder / "host")
     host.put(f"{RUN}/s/a", [b"abc"])
     with server.PeerServer(host, {RUN: KEY}.get) as found:
@@ -67,7 +67,7 @@ async def member(folder: Path) -> None:
     from treadle.primitives.stores.shared_memory import HostFolder
     from treadle.primitives.stores.store import Store
 
-    peer_routes._DIALLING = SECONDS
+    peer_routes._DIALLING = SECONDS  # private: the test shortens a time limit
     blocks = Blocks(Store.open((folder / "store").as_uri()), RUN, HostFolder(folder / "host"))
     async with CoordinatorServer({RUN: KEY}.get) as found:
         gang = Gang(found.address, RUN, "g", 0, 1)

@@ -12,7 +12,7 @@ from orchestrator.test_cost import FUNCTIONS, GIB
 
 from treadle.executors.program import Charge, Outcome
 from treadle.orchestrator.cost.bill import Line, bill
-from treadle.orchestrator.cost.measured import Spending, _Sum
+from treadle.orchestrator.cost.measured import Spending, _Sum  # private: the test builds a sum by hand
 from treadle.orchestrator.cost.prices import Prices, load_prices
 from treadle.orchestrator.cost.usage import Usage, temporary_given
 from treadle.orchestrator.environment.home import Home

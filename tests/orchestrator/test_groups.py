@@ -50,7 +50,7 @@ def wide(*groups: int, seats: int = 2, most: int = 0) -> Scheduler:
 
 def started(graph: Scheduler) -> list[int]:
     """The groups that run."""
-    return sorted(graph._groups["a"]._running)
+    return sorted(graph._groups["a"]._running)  # private: running groups have no other sign
 
 
 def test_groups_take_the_seats_there_are_and_then_the_node_puts_them_together() -> None:

@@ -32,7 +32,7 @@ def test_line_limit_has_bounded_memory() -> None:
     limit = LineLimit(most=1)
     for number in range(5000):
         limit.filter(line(f"{number}"))
-    assert len(limit._kinds) <= 1000
+    assert len(limit._kinds) <= 1000  # private: the bound has no other sign
 
 
 def test_limited_logger_has_one_limit(caplog: pytest.LogCaptureFixture) -> None:

@@ -172,7 +172,7 @@ class Yard:
         )
         settings = {"bootstrap.servers": "x:1"}
         self.graveyard = Graveyard(settings, "orders.dlt", "orders.live", "group", self.answers.append)
-        self.producer = cast(Producer, self.graveyard._producer)
+        self.producer = cast(Producer, self.graveyard._producer)  # private: the test plays the broker
 
     def bury(self, *errors: int | Exception | None) -> list[Any]:
         """The answers, as (type, ticket)."""

@@ -180,7 +180,7 @@ async def test_a_run_that_cannot_be_planned_fails_aloud(here: Service, receiver:
     (tmp_path / "in.txt").write_text("x")
     document = spec(each=mapped({"uri": "in.txt", "format": "text"}))
     with pytest.MonkeyPatch.context() as patch:  # the file is removed between the submission and the start
-        start = here.runs._start
+        start = here.runs._start  # private: the test delays a start
         patch.setattr(here.runs, "_start", lambda *given: _without(tmp_path / "in.txt", start(*given)))
         assert (await run(here, "unplanned", document, tmp_path)).state == "failed"
     (event,) = receiver.of("unplanned")

@@ -65,7 +65,7 @@ def dead(partition: Partition, offset: int) -> Judged:
 
 def mark(it: Machine, partition: Partition) -> int | None:
     """The offset below which everything in a partition is done. None: it is not owned."""
-    log = it._logs.get(partition)
+    log = it._logs.get(partition)  # private: the model compares with the machine's own log
     return log.mark if log else None
 
 

@@ -192,6 +192,7 @@ async def test_overwritten_object_starts_a_new_run_and_an_unchanged_one_does_not
     place.put("a", "22", modified=1e9)
     await eventually_async(lambda: len(place.starts.orders) == 3)
     (place.folder / "a").unlink()
+    # private: seen objects have no other sign
     await eventually_async(lambda: service._seen is not None and len(service._seen) == 1)
     place.put("a", "333", modified=1e9)
     await eventually_async(lambda: len(place.starts.orders) == 4)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from triggers.deployed import document, read
 
-from treadle.cli.trigger_try import _position
+from treadle.cli.trigger_try import _position  # private: a small unit of the command
 from treadle.dsl.normalise import normalise
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.kafka_connections import KafkaConnection

@@ -41,7 +41,7 @@ class Silent(RunWorkflow):
         return await super().run(start)
 
     async def _told(self, opened: Opened) -> dict[str, Any]:
-        return await self._finish(opened)
+        return await self._finish(opened)  # private: the test drives a workflow step by step
 
 
 async def replay(name: str, *flows: type[Any]) -> None:

@@ -179,7 +179,7 @@ async def test_a_defect_ends_neither_the_service_nor_other_triggers(
     site: TriggerSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy(site.registry, document({"odd": HOOK, "well": HOOK}, "w"), tmp_path)
-    looks, look = itertools.count(), TriggerService._look
+    looks, look = itertools.count(), TriggerService._look  # private: the test counts and delays the steps
 
     def sometimes(service: TriggerService) -> Any:
         if next(looks) % 2 == 0:

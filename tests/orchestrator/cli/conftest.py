@@ -12,6 +12,6 @@ from treadle.cli.common import hints
 @pytest.fixture(autouse=True)
 def nothing_given(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.delenv("TREADLE_PROFILE", raising=False)
-    token = hints._given.set("")
+    token = hints._given.set("")  # private: the value outlives a command in one process
     yield
     hints._given.reset(token)

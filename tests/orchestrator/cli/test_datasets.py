@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from treadle.cli.view.datasets import LARGE, _line, _pieces
+from treadle.cli.view.datasets import LARGE, _line, _pieces  # private: a small unit of the output
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from treadle.cli.common.environment import Environment
-from treadle.cli.doctor import _executors, _temporal
+from treadle.cli.doctor import _executors, _temporal  # private: one check, without the others
 
 
 @pytest.mark.parametrize(

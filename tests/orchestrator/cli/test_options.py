@@ -87,7 +87,7 @@ def test_ctrl_c_while_a_run_starts_says_which_run_may_have_begun(
     monkeypatch.setattr(run, "prepare_file", lambda *_: prepared)
     env: Any = Interrupted()
     with pytest.raises(KeyboardInterrupt):
-        run._start(env, Path("shop.yaml"), Given(), Starting())
+        run._start(env, Path("shop.yaml"), Given(), Starting())  # private: the parsed options, without a run
     assert "treadle show shop-1" in capsys.readouterr().err
 
 

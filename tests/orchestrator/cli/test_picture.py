@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from treadle.cli.view import progress
-from treadle.cli.view.progress import Painter, _bare, _from_beat
+from treadle.cli.view.progress import Painter, _bare, _from_beat  # private: a small unit of the output
 from treadle.cli.view.watch_output import Pace
 from treadle.cli.view.wide_segments import Groups, sum_of
 from treadle.client.run_views import NodeView, RunView, State
@@ -53,6 +53,7 @@ def test_stage_that_follows_another_runs_once_it_has_committed(
     known = replace(_bare(SEGMENT, "waiting"), committed=committed)
     monkeypatch.setattr(progress, "_from_ledger", lambda *_: known)
     nothing: Any = None
+    # private: a state that lasts for a moment only
     assert Painter(nothing, nothing)._unfinished(SEGMENT, {}, "", run).state == shown
 
 

@@ -77,7 +77,7 @@ class Segment:
 
     def ended(self, slot: str, error: BaseException | None) -> None:
         assert error is None
-        rest = self.core._running[slot]
+        rest = self.core._running[slot]  # private: the model compares with the core's own books
         self.finished += len(rest)
         rest.clear()
         self.core.ended(slot)

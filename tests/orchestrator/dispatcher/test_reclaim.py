@@ -99,7 +99,7 @@ class Piped:
 @pytest.fixture
 def piped(harness: Harness, small: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Piped:
     """A run with only the last stage read. The memory of the others is freed, or will be soon."""
-    everything = Engine._datasets
+    everything = Engine._datasets  # private: the replacement calls the original
 
     def only_end(self: Engine, run: Run, skipped: set[str]) -> Any:
         return everything(self, run, skipped | set(STAGES))

@@ -45,7 +45,7 @@ def test_a_manifest_that_another_thread_forgets_meanwhile_is_read_all_the_same(b
     run = breaking(spec(only=mapped({"range": 4})))
     run.go()
     here = run.engine(run.executor).site.open(run.run)
-    here._manifests = Forgetful()
+    here._manifests = Forgetful()  # private: the test simulates a forgetful cache
     assert here.manifest("only").segment == "only"
 
 
@@ -94,6 +94,6 @@ def test_host_lost_during_a_count_disturbs_no_other(slots: Any, tmp_path: Path) 
             hosts.lost("second")
             return super().__gt__(other)
 
-    hosts._lost["first"] = Now(time.monotonic())
+    hosts._lost["first"] = Now(time.monotonic())  # private: the race needs a change during the iteration
     assert hosts.lost_lately() == 1
     assert set(hosts._lost) == {"first", "second"}

@@ -65,7 +65,7 @@ async def test_nothing_goes_on_writing_when_the_end_is_broken_off(
         closing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await closing
-        assert writer._task.done()
+        assert writer._task.done()  # private: the end of the task has no other sign
     finally:
         go_on.set()
 

@@ -268,7 +268,7 @@ async def test_server_that_hangs_once_it_has_let_us_in_is_not_ready(monkeypatch:
 
     monkeypatch.setattr("temporalio.client.Client.connect", connect)
     monkeypatch.setattr(server, "_ANSWER_TIMEOUT", 0.01)
-    assert not await server._prepare_namespace("127.0.0.1:1")
+    assert not await server._prepare_namespace("127.0.0.1:1")  # private: one step of the start
 
 
 def test_damaged_database_is_named(home: Home) -> None:

@@ -26,6 +26,7 @@ def meeting(provider: str, folder: Path, **members: Any) -> Any:
         executor = open_lambda(LambdaSettings.model_validate({"region": "eu-test-1", **table}), place)
     else:
         executor = open_openwhisk(OpenWhiskSettings.model_validate({"endpoint": "https://ow", **table}), place)
+    # private: the setting shows in a running gang only
     return executor.members._hub.meeting  # type: ignore[attr-defined]
 
 

@@ -28,7 +28,7 @@ def test_abandoned_run_is_closed_without_an_error(monkeypatch: pytest.MonkeyPatc
         yield
 
     monkeypatch.setattr(workflow, "wait_condition", suspended)
-    driving = RunWorkflow(RunStart("r", ""))._drive(Unfinished(Graph(()), {}, {}))
+    driving = RunWorkflow(RunStart("r", ""))._drive(Unfinished(Graph(()), {}, {}))  # private: one step of the workflow
     driving.send(None)
     monkeypatch.undo()
     driving.close()

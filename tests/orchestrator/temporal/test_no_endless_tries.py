@@ -14,7 +14,7 @@ from eventually import eventually_async
 from orchestrator.record_histories import TESTS, mapped, spec
 
 from treadle.client.run_views import RunEnd
-from treadle.client.submission import _MANY, prepare
+from treadle.client.submission import _MANY, prepare  # private: the limit is no setting
 from treadle.client.testing.service import Service, service
 from treadle.dsl.model import Spec
 from treadle.executors.program import Keep

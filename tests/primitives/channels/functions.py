@@ -256,8 +256,8 @@ def is_told_of_a_loss_after_a_restart() -> str:
     """Members that share memory, a replaced coordinator, and then a killed member."""
     barrier = Barrier("epoch")
     barrier.wait()
-    uplink = current_member()._uplink
-    before = uplink._link
+    uplink = current_member()._uplink  # private: the test waits for another connection
+    before = uplink._link  # private: the test waits for another connection
     halt("met")
     while uplink._link in (None, before):
         time.sleep(0.01)
@@ -277,6 +277,7 @@ def is_overtaken_by_a_loss(passed: int) -> str:
         barrier.wait()
     if rank() == 2:
         threading.Thread(target=barrier.wait, daemon=True).start()
+        # private: the moment inside a barrier has no other sign
         _until(lambda arrival: arrival.board is not None and arrival.board._counts[2] > passed)
         halt("here")
     if rank() == 1:
@@ -300,7 +301,7 @@ def _say_when_broken() -> None:
 
 
 def _until(holds: Callable[[Arrival], bool]) -> None:
-    arrivals = current_member()._barriers._arrivals
+    arrivals = current_member()._barriers._arrivals  # private: the moment inside a barrier has no other sign
     while not any(map(holds, list(arrivals.values()))):
         time.sleep(0.01)
 
@@ -312,12 +313,12 @@ def waits_with_other_parties() -> None:
 
 def dials_a_silent_peer() -> Any:
     """Member 0 announces an address that accepts and never answers. The coordinator relays its messages."""
-    peer_routes._DIALLING = 0.5
+    peer_routes._DIALLING = 0.5  # private: the test shortens a time limit
     if rank() == 0:
         from treadle.primitives.channels.member import Member
 
         silent = socket.create_server(("127.0.0.1", 0))
-        begin = Member._begin_listening
+        begin = Member._begin_listening  # private: the test moves the address
 
         def elsewhere(self: Member, local: str) -> None:
             begin(self, local)
@@ -353,7 +354,7 @@ def one_of_each() -> dict[str, int]:
 
 def joins_one_channel() -> int:
     with BroadcastChannel("only") as channel:
-        channel._act(lambda: True, time.monotonic() + 30, "join")
+        channel._act(lambda: True, time.monotonic() + 30, "join")  # private: the test sends a raw channel message
         count = current_member().coordinator_messages
         Barrier("counted").wait()
         return count
@@ -370,10 +371,10 @@ def leaves_things_open() -> tuple[int, int]:
 
     before = now()
     broadcasts_in_turn()
-    place = member_scope._place
+    place = member_scope._place  # private: the test ends the member inside a task
     assert place is not None
     place.close()
-    place._member = None
+    place._member = None  # private: the test ends the member inside a task
     after = now()
     return after[0] - before[0], after[1] - before[1]
 

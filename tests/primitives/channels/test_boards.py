@@ -116,7 +116,7 @@ def test_member_waits_until_all_see_the_counts_and_no_other_decides() -> None:
         first.doubt(SIZE - 1)
         assert first.met(0) is None
         with settled(0.0):
-            fcntl.flock(others[0]._file, fcntl.LOCK_EX)
+            fcntl.flock(others[0]._file, fcntl.LOCK_EX)  # private: the test takes the lock of a board
             assert first.met(0) is None
             fcntl.flock(others[0]._file, fcntl.LOCK_UN)
         others[-1].arrive(0)
@@ -138,7 +138,7 @@ def test_only_the_last_to_arrive_rings_and_all_are_woken() -> None:
 def test_once_all_have_met_no_file_is_left_and_they_meet_on() -> None:
     with gang() as members:
         boards = [member.open("epoch") for member in members]
-        files = members[0]._host.root
+        files = members[0]._host.root  # private: the test needs the folder
         assert len([path for path in files.rglob("*") if not path.is_dir()]) == 2
         for generation in range(2):
             for board in boards:

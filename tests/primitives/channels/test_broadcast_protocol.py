@@ -209,6 +209,6 @@ def test_values_that_all_members_received_are_dropped() -> None:
     log = Log()
     net = network(log, 5, 40)
     net.drain()
-    kept = [len(sim.machine._log) for sim in net.members.values()]
+    kept = [len(sim.machine._log) for sim in net.members.values()]  # private: the bound of the log has no other sign
     assert max(kept) < 5 * 16 + 1
     assert max(sim.machine.unstable for sim in net.members.values()) <= 16

@@ -97,9 +97,10 @@ def test_a_member_without_descriptors_looks_for_callers_again_but_not_at_once(
     blocks = Blocks(Store.open(f"file://{tmp_path}"), RUN)
     member = Member(Gang(here.address, RUN, "alone", 0, 1), KEY, blocks)
     try:
-        assert member._listener is not None
+        assert member._listener is not None  # private: the test replaces the socket
         monkeypatch.setattr(member, "_listener", Full(member._listener))
         with socket.create_connection(wire.parse(member.address)[1:]):
+            # private: the test waits in the member's thread
             member._loop.wait(lambda: len(calls) > 2 or None, time.monotonic() + 60)
         assert calls[2] - calls[0] > 0.1
     finally:

@@ -50,7 +50,7 @@ def send(log: Log, net: Net, sim: Sim[ShuffleMachine]) -> Program:
 
     def poll(plan: ShufflePlan) -> bool:
         nonlocal done
-        number = machine._sent + 1
+        number = machine._sent + 1  # private: the test numbers pieces as the machine does
         pieces = [payload(f"{sim.name}>{consumer} {number} {plan.epoch}") for consumer in plan.consumers]
         sends = machine.send(plan, pieces)
         if sends is not None:

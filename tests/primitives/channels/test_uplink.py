@@ -61,4 +61,4 @@ def test_gang_member_keeps_fewer_strangers_when_few_descriptors_are_allowed(monk
         roads = Roads(loop, "g/0.00", RUN, KEY, lambda *_: None, lambda *_: None, reach=lambda _: None)
     finally:
         loop.close()
-    assert roads._strangers.most == 128 // 8
+    assert roads._strangers.most == 128 // 8  # private: the cap has no other sign

@@ -19,7 +19,7 @@ from treadle.primitives.coordinator import (
     depth,
 )
 from treadle.primitives.coordinator import messages as m
-from treadle.primitives.coordinator.machine import _HANDLERS
+from treadle.primitives.coordinator.machine import _HANDLERS  # private: every handler needs a case
 from treadle.primitives.errors import UsageError
 
 CHANNEL = "c"

@@ -265,7 +265,7 @@ async def test_stranger_without_tls_is_dropped_and_hinders_no_member(tmp_path: P
         async with asyncio.timeout(SECONDS):
             await reader.read()
         writer.close()
-        assert coordinator._open == set()
+        assert coordinator._open == set()  # private: a released connection has no other sign
         assert len(await gang(coordinator.address, 2)) == 2
 
 
@@ -274,4 +274,4 @@ async def test_nothing_is_kept_of_a_run_whose_members_have_left() -> None:
         members = await gang(coordinator.address, 2)
         members[0].say(m.Bye())
         members[1].abort()
-        await eventually_async(lambda: not coordinator._runs)
+        await eventually_async(lambda: not coordinator._runs)  # private: a forgotten run has no other sign

@@ -95,6 +95,7 @@ def joined(kind: Kind, value: Any) -> bytes:
 @given(st.integers(0, 130) | st.integers(4000, 4200))
 def test_a_short_part_has_the_bytes_that_the_general_framing_gives_it(length: int) -> None:
     records = [bytes(length)]
+    # private: the test writes the format by hand
     assert joined("objects", records) == b"".join(frames.frame(codec._PICKLE, pickle.dumps(records, protocol=5), []))
 
 

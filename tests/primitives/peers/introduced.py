@@ -153,6 +153,6 @@ def connected(one: Member, other: Member, fault: Fault) -> Iterator[None]:
         thread.start()
         dialled = wire.connect(path.address, SESSION, SESSION_KEY, deadline=time.monotonic() + LONG)
         thread.join()
-        other.gateway._opened(one.gateway.name, ends["other"])
+        other.gateway._opened(one.gateway.name, ends["other"])  # private: a path that needs no network
         one.gateway._opened(other.gateway.name, dialled)
         yield

@@ -158,6 +158,7 @@ def test_an_address_that_failed_is_not_dialled_for_a_moment(tmp_path: Path) -> N
         with pytest.raises(WireError, match=r"a moment ago.*no connection"):
             client.fetch(address, [("s/a", 0, 3)], soon())
         assert list(client.failures) == [address]
+        # private: the pause of a failed peer is long
         client._pool.failures[address] = client.failures[address]._replace(until=0)  # the pause is over
         with PeerServer(host, {RUN: KEY}.get, address):
             assert client.fetch(address, [("s/a", 0, 3)], soon()) == [b"abc"]

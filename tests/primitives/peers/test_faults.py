@@ -52,7 +52,7 @@ def test_a_connection_that_is_cut_after_it_was_of_use_is_replaced(
             try:
                 views = client.fetch(path.address, WANTS, soon())
             except WireError:  # the connection was new and not usable yet
-                client._pool.failures.clear()
+                client._pool.failures.clear()  # private: the pause of a failed peer is long
                 continue
             assert views == EXPECTED
         assert path.accepted == 2

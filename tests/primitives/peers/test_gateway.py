@@ -66,7 +66,7 @@ def test_members_exchange_blocks_over_one_path_from_either_dialler(tmp_path: Pat
         wanted = arrays(40, 200_000)
         refs = {left: right.put(*wanted), right: left.put(*wanted)}
         assert same(read_all(left, refs[left]), wanted)
-        eventually(lambda: left.gateway._paths and right.gateway._paths)
+        eventually(lambda: left.gateway._paths and right.gateway._paths)  # private: an open path has no other sign
         before = left.blocks.read.copy()
 
         def reads(member: Member) -> bool:
@@ -168,7 +168,7 @@ def test_a_pair_without_a_path_uses_coordinator_and_store(tmp_path: Path, size: 
 def test_a_pair_that_failed_is_not_tried_again_for_each_block(tmp_path: Path) -> None:
     with two_members(tmp_path, port=1) as (left, right, office):
         for member in (left, right):
-            member.gateway._reacher._paths = Paths(first=1000.0)
+            member.gateway._reacher._paths = Paths(first=1000.0)  # private: the pause after a failure is no setting
         refs = [right.put(*arrays(1, 500)) for _ in range(20)]
         assert same(read_all(left, refs[0]), arrays(1, 500))
         eventually(lambda: len(left.gateway._reacher._paths) == len(right.gateway._reacher._paths) == 1)
@@ -251,7 +251,7 @@ def test_reader_outside_the_members_finds_the_gateway_of_its_process(tmp_path: P
             assert driver.gone(host, [ref.name, "s/other"]) == {"s/other"}
             assert same(read_all_with(driver, left, ref), arrays(1, 80_000))
             members.remove("right")
-            driver._directory._known.clear()
+            driver._directory._known.clear()  # private: the test empties the cache of addresses
             assert driver.gone(host, [ref.name]) == {ref.name}
         finally:
             local_gateways.remove(present)
@@ -306,7 +306,7 @@ def test_waiting_readers_do_not_wake_each_other(tmp_path: Path, monkeypatch: pyt
         office.drops = lambda message: True
         wants = [Want("s/a", 0, 5)]
         asked = [pool.submit(left.gateway.ask, "right", RUN, wants, Counter()) for _ in range(3)]
-        eventually(lambda: len(left.gateway._asks) == len(asked))
+        eventually(lambda: len(left.gateway._asks) == len(asked))  # private: open requests have no other sign
         monkeypatch.setattr(Asks, "tick", counted)
         left.gateway.heard(Relayed("right", msgspec.msgpack.encode(AskAnswer(0, (5,), b"right"))), ("", 0))
         wait(asked, LONG, FIRST_COMPLETED)

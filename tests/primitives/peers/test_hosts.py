@@ -39,7 +39,7 @@ class Two:
         self.peers = HostPeers(self.store, RUN, KEY, self.here, self.reader.read)
         self.pulls: list[int] = []
         self.longest = 0
-        self._pull = self.peers._client.pull
+        self._pull = self.peers._client.pull  # private: the test counts requests
         self.peers._client.pull = self._counted  # type: ignore[method-assign]
         self.serve()
 

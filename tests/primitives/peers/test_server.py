@@ -118,7 +118,7 @@ def test_the_connection_idle_for_longest_makes_room(tmp_path: Path) -> None:
         first, second = dial(server.address), dial(server.address)
         for connection, idle in ((first, 1), (second, 2), (first, 2)):  # so the second has been idle for longer
             ask(connection, Want("s/a", 0, 1))
-            while len(server._idle) != idle:
+            while len(server._idle) != idle:  # private: an idle connection has no other sign
                 time.sleep(0.005)
         with dial(server.address) as third:
             assert ask(third, Want("s/a", 0, 3)) == ((3,), b"abc")

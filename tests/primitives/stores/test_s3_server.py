@@ -11,7 +11,7 @@ from treadle.primitives.testing import s3
 
 
 def test_server_chooses_another_port_when_a_process_takes_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    free_port, chosen = s3._free_port, list[int]()
+    free_port, chosen = s3._free_port, list[int]()  # private: the test chooses the ports
     with socket.create_server(("127.0.0.1", 0)) as taken:
 
         def choose() -> int:
@@ -23,4 +23,4 @@ def test_server_chooses_another_port_when_a_process_takes_the_first(monkeypatch:
             store = Store.open("s3://treadle", **endpoint.options)
             store.put("a", b"1")
             assert store.get("a") == b"1"
-    assert len(chosen) == 2 * len(s3._ROLES)
+    assert len(chosen) == 2 * len(s3._ROLES)  # private: the number of ports has no other sign

@@ -35,6 +35,7 @@ def main(address: str, rank: int, store: str) -> None:
 
 
 def _has_path(member: Member) -> bool:
+    # private: the kind of path has no other sign
     return any(road.link is not None for road in member._roads._roads.values())
 
 

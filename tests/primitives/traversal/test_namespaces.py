@@ -145,6 +145,6 @@ def test_nothing_is_left_behind() -> None:
 
 def test_namespaces_of_the_dead_are_swept() -> None:
     gone = "treadle-999999999-0-left"
-    namespaces._run("ip", "netns", "add", gone)
+    namespaces._run("ip", "netns", "add", gone)  # private: the test makes a namespace that fails
     with two_hosts():
         assert gone not in os.listdir("/run/netns")

@@ -213,7 +213,7 @@ def test_member_dials_again_after_any_message_of_its_coordinator(data: bytes) ->
         sparing(),
         uplink(address, heard.append) as (loop, one),
     ):
-        first = one._link
+        first = one._link  # private: the test waits for another connection
         loop.do(one.begin)
         loop.wait(lambda: one._link is not first or None, soon())
 
@@ -227,13 +227,14 @@ def test_gateway_goes_on_after_any_message_of_a_member(tmp_path: Path) -> None:
     def check(data: bytes) -> None:
         ours, theirs = socket.socketpair()
         with theirs, sparing():
+            # private: a path that needs no network
             gateway._opened("right", wire.Connection(ours, Plain(ours), name="right"))
             with contextlib.suppress(ConnectionError):
                 theirs.settimeout(GENEROUS)
                 theirs.sendall(data)
             with contextlib.suppress(OSError):
                 theirs.shutdown(socket.SHUT_WR)
-            eventually(lambda: not gateway._open)
+            eventually(lambda: not gateway._open)  # private: an open path has no other sign
             gateway.heard(m.Relayed("right", data), ("", 0))
             gateway.heard(m.Relayed("right", data[LENGTHS.size :]), ("", 0))
             with pytest.raises(wire.WireError, match="no path"):
@@ -266,7 +267,7 @@ def test_client_that_does_not_read_is_disconnected(tmp_path: Path) -> None:
 def test_no_more_asks_wait_than_there_is_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     free = threading.Event()
     answers: list[m.FromMember] = []
-    room = gateways._ANSWERING + gateways._WAITING
+    room = gateways._ANSWERING + gateways._WAITING  # private: the limits are no settings
 
     def slow(ask: p.Ask, _: HostFolder) -> tuple[p.AskAnswer, list[bytes]]:
         free.wait(GENEROUS)
@@ -280,7 +281,7 @@ def test_no_more_asks_wait_than_there_is_room_for(tmp_path: Path, monkeypatch: p
             gateway.heard(m.Relayed("right", encode_head(p.Ask(number, RUN, ()))), ("", 0))
         free.set()
         eventually(lambda: len(answers) == room)
-        eventually(lambda: gateway._room._value == room)
+        eventually(lambda: gateway._room._value == room)  # private: free places have no other sign
         gateway.heard(m.Relayed("right", encode_head(p.Ask(room + 50, RUN, ()))), ("", 0))
         eventually(lambda: len(answers) == room + 1)
     finally:
