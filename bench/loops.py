@@ -47,11 +47,11 @@ from treadle.dsl.document.workflow_files import load
 from treadle.dsl.model import Spec
 from treadle.dsl.validation.inputs import resolve_inputs
 from treadle.executors import LocalExecutor
-from treadle.orchestrator.dispatcher.driver_context.run_context import Run
+from treadle.orchestrator.dispatcher.driver_context.run_context import RunContext
 from treadle.orchestrator.dispatcher.orders import Orders
 from treadle.orchestrator.dispatcher.segments.execute_segment import Desk
 from treadle.orchestrator.dispatcher.tasks.dataset_scope import partition_inputs
-from treadle.orchestrator.plan.plan import Loop
+from treadle.orchestrator.plan.plan import LoopNode
 from treadle.orchestrator.scheduler.instructions import Event
 from treadle.primitives import sealing
 from treadle.primitives.blocks import Blocks
@@ -182,10 +182,10 @@ class TimedEngine(Engine):
 
     seconds = 0.0
 
-    async def _execute(self, run: Run, node_id: str, group: int, orders: Orders, desk: Desk) -> Event:
+    async def _execute(self, run: RunContext, node_id: str, group: int, orders: Orders, desk: Desk) -> Event:
         begin = time.perf_counter()
         event = await super()._execute(run, node_id, group, orders, desk)
-        if isinstance(run.plan.graph.node(node_id), Loop):
+        if isinstance(run.plan.graph.node(node_id), LoopNode):
             self.seconds = time.perf_counter() - begin
         return event
 
@@ -193,7 +193,7 @@ class TimedEngine(Engine):
         """The loop's state before the first iteration and after the last."""
         run = self.site.open(run_id)
         node = run.plan.graph.node(workload.loop)
-        assert isinstance(node, Loop)
+        assert isinstance(node, LoopNode)
         first = node.state[workload.state]
         assert first is not None
         blocks = Blocks(self.site.store, run_id, HostFolder(self.site.host_root) if self.site.host_root else None)

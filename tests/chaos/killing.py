@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 from orchestrator.commands import treadle
 
-from treadle.orchestrator.dispatcher.ledger.ledger import Committed, Entry
+from treadle.orchestrator.dispatcher.ledger.ledger import ChainEntry, Committed
 from treadle.orchestrator.embedded import down, running_driver, running_server
 from treadle.orchestrator.embedded.driver_process import driver_alive
 from treadle.orchestrator.environment.home import Home
@@ -159,7 +159,7 @@ def written_commits(sandbox: Sandbox, run: str) -> Iterator[tuple[str, int, floa
     key = run_key(load_or_create_key(sandbox.home.key), run)
     for info in store.list(f"runs/{run}/segments/"):
         if "/ledger/" in info.name:
-            entry = msgspec.msgpack.decode(unseal(key, info.name, store.get(info.name)), type=Entry)
+            entry = msgspec.msgpack.decode(unseal(key, info.name, store.get(info.name)), type=ChainEntry)
             written = (sandbox.home.store / info.name).stat().st_mtime
             commits = (record for record in entry.records if isinstance(record, Committed))
             yield from ((record.segment, record.outcome.partition, written) for record in commits)

@@ -22,7 +22,7 @@ from treadle.executors.testing import Place, Workbench
 from treadle.orchestrator.deployment.aws_keys import KeyPlace
 from treadle.orchestrator.deployment.cloudformation import template
 from treadle.orchestrator.deployment.lambda_functions import LambdaDeployment, open_clients
-from treadle.orchestrator.deployment.request import Request, key_text, variables_of
+from treadle.orchestrator.deployment.request import DeployRequest, key_text, variables_of
 from treadle.orchestrator.deployment.role_policies import policy
 from treadle.orchestrator.deployment.settings import LambdaDeploySettings
 from treadle.primitives import sealing
@@ -111,7 +111,7 @@ def test_the_key_is_in_no_variable_and_no_template() -> None:
     key = bytes(range(32))
     variables = variables_of(settings(PLACES[0]), key, str)
     assert (variables.get(KEY_VARIABLE), variables[KEY_FROM_VARIABLE]) == (None, PLACES[0])
-    made = template(Request("treadle", (512,), 900.0, "s3://b", variables, None, "image"), settings(PLACES[0]))
+    made = template(DeployRequest("treadle", (512,), 900.0, "s3://b", variables, None, "image"), settings(PLACES[0]))
     assert base64.b64encode(key).decode() not in repr(made)
     there = made["Resources"]["Function512"]["Properties"]["Environment"]["Variables"]
     assert there == {KEY_FROM_VARIABLE: PLACES[0]}, "nobody has to be asked for it"
@@ -139,7 +139,7 @@ def test_another_place_for_the_key_is_refused(where: str) -> None:
 
 def test_deployment_names_the_key_before_all_other_changes(services: KeyServices, functions: LambdaPlace) -> None:
     clients = open_clients(REGION, functions.emulator.endpoint, PLACES[0], "a2V5")
-    request = Request("keyed", (512,), 900.0, "s3://b", {KEY_FROM_VARIABLE: PLACES[0]}, None, "image")
+    request = DeployRequest("keyed", (512,), 900.0, "s3://b", {KEY_FROM_VARIABLE: PLACES[0]}, None, "image")
     planned = LambdaDeployment(clients, request, settings(PLACES[0])).plan()
     assert [(one.resource, one.did) for one in planned] == [
         ("secret treadle/key", "new"),

@@ -22,7 +22,7 @@ from treadle.orchestrator.deployment.desired_state import Change
 from treadle.orchestrator.deployment.lambda_desired_state import functions
 from treadle.orchestrator.deployment.lambda_functions import Clients, LambdaDeployment, aws_errors
 from treadle.orchestrator.deployment.owner import Owner
-from treadle.orchestrator.deployment.request import Request
+from treadle.orchestrator.deployment.request import DeployRequest
 from treadle.orchestrator.deployment.role_policies import TRUST, policy
 from treadle.orchestrator.deployment.settings import LambdaDeploySettings
 from treadle.primitives.errors import StoreError, UsageError
@@ -33,9 +33,9 @@ STORE = "s3://bucket/treadle"
 GIVEN = LambdaDeploySettings(role=ROLE)
 
 
-def request(*, sizes: tuple[int, ...] = (512, 1024), package: Package | None = None, **more: Any) -> Request:
+def request(*, sizes: tuple[int, ...] = (512, 1024), package: Package | None = None, **more: Any) -> DeployRequest:
     known = {"seconds": 900.0, "store": STORE, "variables": {"TREADLE_KEY": "c2VjcmV0"}}
-    return Request("treadle", sizes, package=package or small(), **{**known, **more})
+    return DeployRequest("treadle", sizes, package=package or small(), **{**known, **more})
 
 
 def small(content: bytes = b"zip") -> Package:

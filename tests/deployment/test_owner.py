@@ -16,14 +16,14 @@ from emulators.lambda_emulator import REGION, LambdaEmulator
 from emulators.openwhisk import openwhisk
 from emulators.openwhisk_server import OpenWhiskEmulator
 
-from treadle.executors.openwhisk.client import Client
+from treadle.executors.openwhisk.client import OpenWhiskClient
 from treadle.orchestrator.deployment import lambda_functions
 from treadle.orchestrator.deployment.aws_keys import KeyPlace
 from treadle.orchestrator.deployment.aws_policies import Whose, policy_of
 from treadle.orchestrator.deployment.lambda_functions import Clients, LambdaDeployment
 from treadle.orchestrator.deployment.openwhisk import OpenWhiskDeployment
 from treadle.orchestrator.deployment.owner import Owner, owner_of
-from treadle.orchestrator.deployment.request import Request
+from treadle.orchestrator.deployment.request import DeployRequest
 from treadle.orchestrator.deployment.settings import LambdaDeploySettings
 from treadle.primitives.errors import UsageError
 
@@ -32,9 +32,9 @@ STORE = "file:///store"
 OWN_ROLE = LambdaDeploySettings()
 
 
-def request(owner: Owner, *sizes: int, **more: Any) -> Request:
+def request(owner: Owner, *sizes: int, **more: Any) -> DeployRequest:
     known = {"seconds": 60.0, "store": STORE, "variables": {"TREADLE_KEY": "c2VjcmV0"}, "package": small()}
-    return Request("treadle", sizes or (512,), owner=owner, **{**known, **more})
+    return DeployRequest("treadle", sizes or (512,), owner=owner, **{**known, **more})
 
 
 @pytest.fixture
@@ -203,7 +203,7 @@ def actions(tmp_path: Path) -> Iterator[OpenWhiskEmulator]:
 
 def put(emulator: OpenWhiskEmulator, owner: Owner, *sizes: int, prune: bool = False, adopt: bool = False) -> list[str]:
     async def done() -> list[str]:
-        async with Client(emulator.endpoint, emulator.key) as client:
+        async with OpenWhiskClient(emulator.endpoint, emulator.key) as client:
             wish = request(owner, *(sizes or (256,)), image="me/treadle:1", package=None)
             changes = await OpenWhiskDeployment(client, wish, bytes(32), adopt=adopt).apply(prune)
             return [f"{change.resource}: {change.did}" for change in changes]
@@ -213,7 +213,7 @@ def put(emulator: OpenWhiskEmulator, owner: Owner, *sizes: int, prune: bool = Fa
 
 def remove(emulator: OpenWhiskEmulator, owner: Owner) -> int:
     async def done() -> int:
-        async with Client(emulator.endpoint, emulator.key) as client:
+        async with OpenWhiskClient(emulator.endpoint, emulator.key) as client:
             wish = request(owner, image="me/treadle:1", package=None)
             return len(await OpenWhiskDeployment(client, wish, bytes(32)).remove(dry_run=False))
 

@@ -17,17 +17,17 @@ from botocore.validate import ParamValidator
 from treadle.executors.package.build import Package
 from treadle.executors.package.target import this_machine
 from treadle.orchestrator.deployment.cloudformation import template
-from treadle.orchestrator.deployment.request import Request
+from treadle.orchestrator.deployment.request import DeployRequest
 from treadle.orchestrator.deployment.settings import LambdaDeploySettings
 
 SECRET = "bm90IGZvciBhIHRlbXBsYXRl"
 ATTRIBUTE = "arn:aws:iam::123456789012:role/x"
 
 
-def request(image: str = "") -> Request:
+def request(image: str = "") -> DeployRequest:
     package = None if image else Package(b"zip", "d1", {"a.py": 1}, this_machine())
     variables = {"TREADLE_KEY": SECRET, "TREADLE_SECRET_TOKEN": SECRET}
-    return Request("treadle", (512, 1024), 900.0, "s3://bucket/treadle", variables, package, image)
+    return DeployRequest("treadle", (512, 1024), 900.0, "s3://bucket/treadle", variables, package, image)
 
 
 @pytest.fixture

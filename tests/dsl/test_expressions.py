@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from treadle.dsl.expressions import (
     Binary,
-    Call,
+    BuiltinCall,
     Expr,
     ExpressionError,
     Literal,
@@ -57,9 +57,9 @@ def _deeper(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
     return (
         st.builds(Unary, st.sampled_from("!-"), inner)
         | st.builds(Binary, st.sampled_from(OPERATORS), inner, inner)
-        | st.builds(Call, st.sampled_from(["min", "max"]), arguments)
-        | st.builds(Call, st.just("size"), st.tuples(inner))
-        | st.builds(Call, st.just("has"), st.tuples(PATHS))
+        | st.builds(BuiltinCall, st.sampled_from(["min", "max"]), arguments)
+        | st.builds(BuiltinCall, st.just("size"), st.tuples(inner))
+        | st.builds(BuiltinCall, st.just("has"), st.tuples(PATHS))
     )
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from treadle.dsl.expressions import (
     Array,
     Binary,
-    Call,
+    BuiltinCall,
     Expr,
     ExpressionError,
     Index,
@@ -190,9 +190,9 @@ EXPRESSIONS: st.SearchStrategy[Expr] = st.recursive(
     lambda inner: (
         st.builds(Array, st.lists(inner, max_size=3).map(tuple))
         | st.builds(Binary, st.sampled_from(["in", "==", "&&", "+"]), inner, inner)
-        | st.builds(Call, st.sampled_from(["contains", "startsWith", "endsWith"]), st.tuples(inner, inner))
-        | st.builds(lambda text: Call("matches", (text, Literal("a+"))), inner)
-        | st.builds(lambda path: Call("has", (path,)), PATHS | INDEXES)
+        | st.builds(BuiltinCall, st.sampled_from(["contains", "startsWith", "endsWith"]), st.tuples(inner, inner))
+        | st.builds(lambda text: BuiltinCall("matches", (text, Literal("a+"))), inner)
+        | st.builds(lambda path: BuiltinCall("has", (path,)), PATHS | INDEXES)
     ),
     max_leaves=10,
 )

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.dsl.diagnostics.diagnostics import Path, Span
-from treadle.dsl.document.loader import MAX_CHARACTERS, Loaded, load_yaml
+from treadle.dsl.document.loader import MAX_CHARACTERS, LoadedDocument, load_yaml
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs"), exclude_characters="\u2028\u2029\ufeff"))
 """Characters that may be unescaped in JSON and in YAML."""
@@ -101,7 +101,7 @@ def test_positions_do_not_depend_on_newlines_or_a_byte_order_mark(newline: str) 
     assert load_yaml(text).places[("a", "é", 1)].value == Span(2, 10, 2, 13)
 
 
-def inside(loaded: Loaded, path: Path, part: str) -> Span:
+def inside(loaded: LoadedDocument, path: Path, part: str) -> Span:
     text = loaded.data
     for step in path:
         text = text[step]

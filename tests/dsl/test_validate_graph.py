@@ -13,7 +13,7 @@ from treadle.dsl.diagnostics.formats import render
 from treadle.dsl.document.document import InvalidDocument
 from treadle.dsl.document.loader import load_yaml
 from treadle.dsl.document.workflow_files import from_spec, load
-from treadle.dsl.graph.graph import Graph, StateTarget
+from treadle.dsl.graph.graph import StageGraph, StateTarget
 from treadle.dsl.graph.requirements import needs_first, topological
 from treadle.dsl.validation.references import edges
 from treadle.dsl.validation.validate import validate
@@ -58,7 +58,7 @@ def test_inner_stages_see_everything_around_them() -> None:
 
 
 def test_state_is_that_of_the_innermost_loop_that_has_the_name() -> None:
-    graph = Graph(load(f"{HEAD}stages:\n{NESTED}").require())
+    graph = StageGraph(load(f"{HEAD}stages:\n{NESTED}").require())
     for name, owner in (("x", "inner"), ("y", "inner"), ("n", "outer")):
         target = graph.state(name, ("outer", "inner"))
         assert isinstance(target, StateTarget)
@@ -66,7 +66,7 @@ def test_state_is_that_of_the_innermost_loop_that_has_the_name() -> None:
 
 
 def test_edges_lie_between_neighbours() -> None:
-    graph = Graph(load(f"{HEAD}stages:\n{NESTED}").require())
+    graph = StageGraph(load(f"{HEAD}stages:\n{NESTED}").require())
     pairs = {(edge.source, edge.consumer) for edge in edges(graph)}
     assert pairs == {
         ("seed", "outer"),

@@ -17,7 +17,7 @@ from treadle.executors.function_handler import KEY_VARIABLE
 from treadle.executors.functions.adaptive_rate import Rate
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.openwhisk.action import ENTRY, action_document, code_of
-from treadle.executors.openwhisk.client import Client
+from treadle.executors.openwhisk.client import OpenWhiskClient
 from treadle.executors.openwhisk.invoker import OpenWhiskInvoker, action_name
 from treadle.executors.package.build import Package, build_package
 from treadle.executors.package.target import this_machine
@@ -83,7 +83,7 @@ class OpenWhiskPlace:
         deploy(self._emulator, key_file, seconds=timeout)
 
     def invoker(self, *, seconds: float) -> OpenWhiskInvoker:
-        client = Client(self._emulator.endpoint, self._emulator.key, connections=16)
+        client = OpenWhiskClient(self._emulator.endpoint, self._emulator.key, connections=16)
         return OpenWhiskInvoker(client, sizes=SIZES, seconds=seconds)
 
 
@@ -91,7 +91,7 @@ class EmulatedExecutor(FunctionExecutor):
     """When it stops, the platform reclaims its containers."""
 
     def __init__(self, emulator: OpenWhiskEmulator, key_file: str, slots: int, rate: Rate | None = None) -> None:
-        client = Client(emulator.endpoint, emulator.key, connections=2 * slots)
+        client = OpenWhiskClient(emulator.endpoint, emulator.key, connections=2 * slots)
         super().__init__("openwhisk", OpenWhiskInvoker(client, sizes=SIZES), key_file=key_file, slots=slots, rate=rate)
         self._emulator = emulator
 

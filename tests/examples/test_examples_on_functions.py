@@ -30,7 +30,7 @@ from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.functions.invoker import Invoker
 from treadle.executors.interface import Executor
 from treadle.executors.openwhisk.action import ENTRY
-from treadle.executors.openwhisk.client import Client
+from treadle.executors.openwhisk.client import OpenWhiskClient
 from treadle.executors.openwhisk.invoker import OpenWhiskInvoker
 from treadle.executors.package.build import Package, build_package
 from treadle.executors.package.target import this_machine
@@ -71,7 +71,7 @@ def everywhere(folder: Path, arrow: bool = False) -> Iterator[tuple[asyncio.Runn
             patch.setattr(emulators.openwhisk, "action_package", with_arrow)
         place.deploy(key_file, timeout=900)
         deploy(emulator, key_file, seconds=900)
-        client = Client(emulator.endpoint, emulator.key, connections=2 * SLOTS)
+        client = OpenWhiskClient(emulator.endpoint, emulator.key, connections=2 * SLOTS)
         calls: dict[str, Invoker] = {
             "lambda": place.invoker(seconds=900),
             "openwhisk": OpenWhiskInvoker(client, sizes=SIZES, seconds=900),

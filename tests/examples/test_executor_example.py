@@ -19,7 +19,7 @@ from treadle.executors.plugin import Place
 from treadle.executors.testing import ExecutorTests
 from treadle.executors.testing.workbench import SECRET
 from treadle.orchestrator.executor_registry import registry
-from treadle.orchestrator.executor_registry.registry import Places
+from treadle.orchestrator.executor_registry.registry import ExecutorRegistry
 from treadle.primitives import sealing
 from treadle.primitives.errors import UsageError
 from treadle.primitives.stores.store import Store
@@ -59,7 +59,7 @@ async def test_profile_names_it_and_a_run_goes_over_it(
     monkeypatch.setattr(registry, "entry_points", lambda group: [point])
     store, key_file = f"file://{tmp_path}/store", str(tmp_path / "key")
     key = sealing.load_or_create_key(key_file)
-    found = Places({"mine": {"kind": "command", "slots": 2}}, Place(store, key_file, ""))
+    found = ExecutorRegistry({"mine": {"kind": "command", "slots": 2}}, Place(store, key_file, ""))
     engine = Engine(Store.open(store), found, key, None)
     document: dict[str, Any] = {
         "apiVersion": "treadle/v1",

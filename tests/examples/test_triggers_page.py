@@ -13,7 +13,7 @@ from treadle.dsl.document.workflow_files import load
 from treadle.dsl.expressions import parse
 from treadle.dsl.normalise import normalise
 from treadle.dsl.validation.validate import validate
-from treadle.triggers.dry_run import Sample, try_event
+from treadle.triggers.dry_run import SampleEvent, try_event
 from treadle.triggers.registry.deployment import Deployment
 
 PAGE = (Path(__file__).parents[2] / "docs" / "triggers.md").read_text("utf-8")
@@ -39,12 +39,12 @@ def test_the_page_shows_each_way_to_hear_of_objects() -> None:
 
 @pytest.mark.parametrize("name", ["looks", "listens", "is_called"])
 def test_a_notification_starts_a_run_that_reads_the_object(name: str) -> None:
-    (trial,) = try_event(deployment(name), "files", Sample(NOTIFICATION.encode()), ["s3://lake/in/"])
+    (trial,) = try_event(deployment(name), "files", SampleEvent(NOTIFICATION.encode()), ["s3://lake/in/"])
     assert (trial.verdict, trial.reason) == ("starts", "")
     assert trial.inputs == {"rows": {"uri": "s3://lake/in/a.jsonl", "format": "jsonl"}}
     other: Any = json.loads(NOTIFICATION)
     other["Records"][0]["s3"]["object"] = {"key": "out/a.csv", "size": 0}
-    (trial,) = try_event(deployment(name), "files", Sample(json.dumps(other).encode()), ["s3://lake/in/"])
+    (trial,) = try_event(deployment(name), "files", SampleEvent(json.dumps(other).encode()), ["s3://lake/in/"])
     assert trial.verdict == "passed over"
 
 

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from executors.test_bundle import TESTS, run_worker, submit, write
 
-from treadle.executors.bundle.build import MANIFEST, Bundle, Manifest, build_bundle, content_digest
+from treadle.executors.bundle.build import MANIFEST, Bundle, BundleManifest, build_bundle, content_digest
 from treadle.executors.bundle.unpack import UNUSED, missing_file_hint, open_bundle
 
 
@@ -126,7 +126,7 @@ def test_a_failure_tells_how_this_place_differs_from_where_the_run_was_submitted
 
 
 def test_a_failure_where_everything_is_the_same_says_nothing_of_it(bundle: Bundle, tmp_path: Path) -> None:
-    assert isinstance(bundle.manifest, Manifest)
+    assert isinstance(bundle.manifest, BundleManifest)
     submit(tmp_path, bundle)
     command = [sys.executable, "-c", TELLING, f"file://{tmp_path}/store", bundle.digest, "job_module:missing"]
     environment = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": "", "PYTHONPATH": TESTS}

@@ -27,7 +27,7 @@ from treadle.executors.functions.payload import (
     open_reports,
     open_time,
 )
-from treadle.executors.program import Failure, Outcome, Report, Secret, Task
+from treadle.executors.program import Failure, Outcome, Report, SecretRef, Task
 from treadle.executors.testing import Place, Workbench
 from treadle.executors.testing.workbench import RUN
 from treadle.primitives import sealing
@@ -106,7 +106,7 @@ async def test_user_code_finds_neither_key_nor_secrets(bench: Workbench) -> None
 
 
 async def test_secret_that_was_not_deployed_is_an_error_without_retry(bench: Workbench) -> None:
-    (report,) = await bench.run(bench.task("tell", [["x"]], args={"secret": Secret("other")}, secrets=("other",)))
+    (report,) = await bench.run(bench.task("tell", [["x"]], args={"secret": SecretRef("other")}, secrets=("other",)))
     assert isinstance(report, Failure)
     assert (report.failure, report.retryable) == (FailureClass.USER_ERROR, False)
     assert "no secret 'other'" in report.message

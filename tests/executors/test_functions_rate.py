@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.executors.functions.adaptive_rate import Rate
-from treadle.executors.functions.rate_limiter import Gate
+from treadle.executors.functions.rate_limiter import RateLimiter
 
 
 def calls(rate: Rate, since: float, until: float) -> list[float]:
@@ -54,7 +54,7 @@ def test_a_throttled_call_halves_the_rate_once_for_all_calls_made_before() -> No
 
 def test_a_run_that_waits_for_a_provider_says_so_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     clock = [0.0]
-    gate = Gate(Rate(10), lambda: clock[0])
+    gate = RateLimiter(Rate(10), lambda: clock[0])
     for clock[0] in (0.0, 1.0, 59.0, 60.0, 61.0):
         gate.throttled(clock[0], "TooManyRequestsException", 0.0)
     assert [record.getMessage() for record in caplog.records] == [

@@ -17,7 +17,7 @@ from treadle.executors.functions.adaptive_rate import Rate
 from treadle.executors.functions.attempt import Means
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.functions.invoker import Invoker
-from treadle.executors.openwhisk.client import Client
+from treadle.executors.openwhisk.client import OpenWhiskClient
 from treadle.executors.openwhisk.invoker import OpenWhiskInvoker
 from treadle.executors.resident.coordinator_host import Meeting
 from treadle.executors.resident.executor import MemberExecutor
@@ -107,7 +107,7 @@ class TestMembersOnOpenWhisk(_Members):
 
     @pytest.fixture
     async def executor(self, place: Place, emulator: OpenWhiskEmulator) -> AsyncIterator[MemberExecutor]:
-        client = Client(emulator.endpoint, emulator.key, connections=4 * SLOTS)
+        client = OpenWhiskClient(emulator.endpoint, emulator.key, connections=4 * SLOTS)
         made = means("openwhisk", OpenWhiskInvoker(client, sizes=SIZES, seconds=60), place.key_file)
         executor = _Ending(made, place.key_file, emulator.reclaim)
         yield executor

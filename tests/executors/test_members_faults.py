@@ -21,7 +21,7 @@ from treadle.executors.function_handler import KEY_VARIABLE, Handler
 from treadle.executors.functions.adaptive_rate import Rate
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.functions.invoker import Answer, Limits, NotRun, Throttled
-from treadle.executors.functions.payload import VERSION, Blockset, Join, Request, Response, encode_content
+from treadle.executors.functions.payload import VERSION, Blockset, JoinOrder, Request, Response, encode_content
 from treadle.executors.program import Failure, Outcome, Report
 from treadle.executors.resident import coordinator_host as hubs
 from treadle.executors.resident import function as members
@@ -407,7 +407,7 @@ def pulled(ref: BlockRef, place: Place) -> list[bytes]:
 
 
 async def test_invitation_of_a_stranger_is_ignored(sandboxes: Sandboxes, place: Place) -> None:
-    join = Join("tcp://127.0.0.1:9", "m", 10.0, 10.0, direct=False, idle=9.0)
+    join = JoinOrder("tcp://127.0.0.1:9", "m", 10.0, 10.0, direct=False, idle=9.0)
     forged = encode_content("members-x", join, bytes(32))
     answer = await sandboxes.invoke(forged, SIZES[0], 10.0)
     assert msgspec.json.decode(answer.response, type=Response) == Response(problem="key", version=VERSION)

@@ -5,11 +5,20 @@ from __future__ import annotations
 import pytest
 
 from treadle.executors.program import Failure, ItemSplit, Job, Keep, Outcome, Partition, Program, Report, Task
-from treadle.executors.resident.lifetime import HANDOVER, Holdings, Span, Standing, choose, needs, not_their_fault, rest
+from treadle.executors.resident.lifetime import (
+    HANDOVER,
+    CallWindow,
+    Holdings,
+    SlotMember,
+    choose,
+    needs,
+    not_their_fault,
+    rest,
+)
 from treadle.primitives.encoding.references import BlockRef, Part
 from treadle.primitives.errors import FailureClass
 
-SPAN = Span(work=100.0, total=120.0)
+SPAN = CallWindow(work=100.0, total=120.0)
 MIB = 1 << 20
 
 
@@ -20,8 +29,8 @@ def task(*partitions: int, timeout: float = 0.0, run: str = "r") -> Task:
 
 
 def test_time_is_kept_for_the_report_and_for_handing_blocks_over() -> None:
-    assert Span.of(900.0) == Span(895.0 - HANDOVER, 895.0)
-    assert Span.of(20.0) == Span(12.0, 15.0)
+    assert CallWindow.of(900.0) == CallWindow(895.0 - HANDOVER, 895.0)
+    assert CallWindow.of(20.0) == CallWindow(12.0, 15.0)
 
 
 def test_a_task_needs_its_timeout_or_a_share_of_the_time() -> None:
@@ -34,15 +43,15 @@ def test_a_task_needs_its_timeout_or_a_share_of_the_time() -> None:
     ("member", "size", "seconds", "now", "what"),
     [
         (None, 0, 1.0, 0.0, "call"),
-        (Standing(0.0, 512 * MIB, fresh=False), 512 * MIB, 10.0, 90.0, "use"),
-        (Standing(0.0, 512 * MIB, fresh=False), 512 * MIB, 10.0, 90.1, "replace"),
-        (Standing(0.0, 512 * MIB, fresh=True), 512 * MIB, 100.0, 90.1, "use"),
-        (Standing(0.0, 512 * MIB, fresh=True), 1024 * MIB, 1.0, 0.0, "replace"),
-        (Standing(0.0, 1024 * MIB, fresh=False), 512 * MIB, 1.0, 0.0, "use"),
+        (SlotMember(0.0, 512 * MIB, fresh=False), 512 * MIB, 10.0, 90.0, "use"),
+        (SlotMember(0.0, 512 * MIB, fresh=False), 512 * MIB, 10.0, 90.1, "replace"),
+        (SlotMember(0.0, 512 * MIB, fresh=True), 512 * MIB, 100.0, 90.1, "use"),
+        (SlotMember(0.0, 512 * MIB, fresh=True), 1024 * MIB, 1.0, 0.0, "replace"),
+        (SlotMember(0.0, 1024 * MIB, fresh=False), 512 * MIB, 1.0, 0.0, "use"),
     ],
     ids=["none", "enough time", "too late", "fresh", "too small", "larger"],
 )
-def test_member_for_a_task(member: Standing | None, size: int, seconds: float, now: float, what: str) -> None:
+def test_member_for_a_task(member: SlotMember | None, size: int, seconds: float, now: float, what: str) -> None:
     assert choose(member, SPAN, size, seconds, now) == what
 
 
@@ -57,7 +66,7 @@ def test_member_for_a_task(member: Standing | None, size: int, seconds: float, n
     ],
 )
 def test_member_without_a_task(used: float, holds: bool, now: float, what: tuple[str, float]) -> None:
-    assert rest(Standing(0.0, MIB, fresh=False), SPAN, used, 60.0, holds, now) == what
+    assert rest(SlotMember(0.0, MIB, fresh=False), SPAN, used, 60.0, holds, now) == what
 
 
 def timed_out() -> list[Report]:

@@ -10,12 +10,12 @@ from treadle.executors.resident.machine import (
     PATIENCE,
     SILENCE,
     Begin,
-    Dial,
+    EndMember,
     Instruction,
-    Leave,
+    KillTask,
     MemberMachine,
+    Redial,
     Say,
-    Stop,
 )
 from treadle.primitives.coordinator.messages import (
     Accepted,
@@ -49,7 +49,7 @@ def test_a_task_is_begun_and_its_result_said_until_it_is_accepted() -> None:
     one = machine()
     assert one.heard(AssignedTask("t", 7, b"body"), 1.0) == [Begin("t", b"body")]
     assert said(one.done("t", b"result")) == [Finished("t", 7, b"result")]
-    assert one.disconnected(3.0) == [Dial()]
+    assert one.disconnected(3.0) == [Redial()]
     assert said(one.connected(4.0)) == [HELLO, Finished("t", 7, b"result")]
     assert said(one.heard(Accepted("t", 7), 5.0)) == [Take()]
 
@@ -74,7 +74,7 @@ def test_a_withdrawn_task_is_stopped_and_its_late_result_is_nobodys() -> None:
     one = machine()
     one.heard(AssignedTask("t", 7, b""), 1.0)
     assert one.heard(Withdrawn("t", 6), 2.0) == []
-    assert one.heard(Withdrawn("t", 7), 2.0) == [Stop(), Say(Take())]
+    assert one.heard(Withdrawn("t", 7), 2.0) == [KillTask(), Say(Take())]
     assert one.done("t", b"r") == []
     assert one.heard(AssignedTask("u", 9, b""), 4.0) == [Begin("u", b"")]
 
@@ -96,7 +96,7 @@ def test_a_member_that_was_taken_for_lost_leaves_when_it_hears_of_it() -> None:
     one.disconnected(30.0)
     one.done("t", b"r")
     assert said(one.connected(31.0)) == [HELLO, Finished("t", 7, b"r")]
-    assert one.heard(Refused("t", "there is no such task"), 31.0) == [Say(Bye()), Leave("it was given up")]
+    assert one.heard(Refused("t", "there is no such task"), 31.0) == [Say(Bye()), EndMember("it was given up")]
 
 
 def test_after_its_working_time_it_takes_nothing_and_stays() -> None:
@@ -105,8 +105,8 @@ def test_after_its_working_time_it_takes_nothing_and_stays() -> None:
     one.done("t", b"r")
     assert one.heard(Accepted("t", 7), 101.0) == []
     assert said(one.heard(AssignedTask("u", 8, b""), 102.0)) == [GiveUp("u", 8)]
-    assert Leave("its time is over") not in one.tick(119.0)
-    assert one.tick(120.0) == [Say(Bye()), Leave("its time is over")]
+    assert EndMember("its time is over") not in one.tick(119.0)
+    assert one.tick(120.0) == [Say(Bye()), EndMember("its time is over")]
     assert one.over
 
 
@@ -119,7 +119,7 @@ def test_a_second_task_at_the_same_time_is_given_up() -> None:
 def test_dismissed_member_stops_its_task_and_says_bye() -> None:
     one = machine()
     one.heard(AssignedTask("t", 7, b""), 1.0)
-    assert one.heard(Dismissed(), 2.0) == [Stop(), Say(Bye()), Leave("it is not needed any more")]
+    assert one.heard(Dismissed(), 2.0) == [KillTask(), Say(Bye()), EndMember("it is not needed any more")]
     assert one.heard(AssignedTask("u", 8, b""), 3.0) == []
     assert one.tick(4.0) == []
 
@@ -130,7 +130,7 @@ def test_signs_of_life_keep_it_and_silence_makes_it_dial_again() -> None:
     assert one.tick(BEAT) == [Say(Alive())]
     one.heard(Alive(), BEAT)
     assert one.tick(BEAT + 0.1) == []
-    assert one.tick(BEAT + SILENCE + 0.1) == [Dial()]
+    assert one.tick(BEAT + SILENCE + 0.1) == [Redial()]
     assert one.disconnected(BEAT + SILENCE + 0.2) == [], "it knows"
 
 
@@ -138,19 +138,19 @@ def test_with_nothing_to_do_for_long_it_leaves() -> None:
     one = MemberMachine("m", HELLO.address, HELLO.host, works_until=500.0, ends=500.0, idle=90.0)
     one.connected(0.0)
     one.heard(AssignedTask("t", 7, b""), 50.0)
-    assert Leave("nobody needs it") not in one.tick(199.0), "it is at work"
+    assert EndMember("nobody needs it") not in one.tick(199.0), "it is at work"
     one.disconnected(199.0)
     one.connected(200.0)
     one.done("t", b"r")
     one.heard(Accepted("t", 7), 200.0)
     one.heard(Alive(), 289.0)
-    assert Leave("nobody needs it") not in one.tick(290.0)
-    assert one.tick(290.1) == [Say(Bye()), Leave("nobody needs it")]
+    assert EndMember("nobody needs it") not in one.tick(290.0)
+    assert one.tick(290.1) == [Say(Bye()), EndMember("nobody needs it")]
 
 
 def test_a_copy_whose_name_is_taken_leaves() -> None:
     one = machine()
-    assert Leave(COPY) in one.heard(Refused("m", "it is here"), 1.0)
+    assert EndMember(COPY) in one.heard(Refused("m", "it is here"), 1.0)
     assert one.over
 
 
@@ -160,4 +160,4 @@ def test_without_a_coordinator_for_long_it_stops_and_leaves() -> None:
     one.disconnected(2.0)
     assert one.tick(2.0 + PATIENCE) == []
     assert one.wakes_at() == 2.0 + PATIENCE
-    assert one.tick(2.1 + PATIENCE) == [Stop(), Say(Bye()), Leave("there is no coordinator")]
+    assert one.tick(2.1 + PATIENCE) == [KillTask(), Say(Bye()), EndMember("there is no coordinator")]

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from eventually import eventually_async
 
-from treadle.executors.functions.payload import Join, Order, Request
+from treadle.executors.functions.payload import JoinOrder, Order, Request
 from treadle.executors.program import ItemSplit, Job, Keep, Partition, Program, Report, Task
 from treadle.executors.resident.function import take_part
 from treadle.primitives.coordinator.server import CoordinatorServer
@@ -70,7 +70,7 @@ def has(task: str) -> bool:
 
 async def test_task_waits_for_the_end_of_every_task_that_was_stopped_before(coordinator: CoordinatorServer) -> None:
     sandbox = Sandbox()
-    join = Join(coordinator.address, MEMBER, seconds=600, work=500, direct=False, idle=600)
+    join = JoinOrder(coordinator.address, MEMBER, seconds=600, work=500, direct=False, idle=600)
     member = asyncio.create_task(take_part(sandbox, SESSION, join, 600, 0))
     offer(coordinator, "first")
     await eventually_async(lambda: sandbox.began == ["first"])

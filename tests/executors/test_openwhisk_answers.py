@@ -10,7 +10,7 @@ import pytest
 from emulators.lambda_http import Reply, Request, Server
 
 from treadle.executors.functions.invoker import Answer, NotRun, Throttled
-from treadle.executors.openwhisk.client import Client
+from treadle.executors.openwhisk.client import OpenWhiskClient
 from treadle.executors.openwhisk.invoker import OpenWhiskInvoker
 from treadle.executors.openwhisk.responses import (
     Activation,
@@ -169,7 +169,7 @@ async def test_a_reply_that_cannot_be_decompressed_is_lost() -> None:
 
     server = Server(answer)
     try:
-        async with Client(f"http://127.0.0.1:{await server.start()}", "a:b") as client:
+        async with OpenWhiskClient(f"http://127.0.0.1:{await server.start()}", "a:b") as client:
             with pytest.raises(StoreError, match="was lost"):
                 await client.request("GET", "actions")
     finally:
@@ -182,7 +182,7 @@ async def test_client_probes_a_silent_connection_for_15_seconds() -> None:
 
     server = Server(answer)
     try:
-        async with Client(f"http://127.0.0.1:{await server.start()}", "a:b") as client:
+        async with OpenWhiskClient(f"http://127.0.0.1:{await server.start()}", "a:b") as client:
             reply = await client.open().get(client.url)
             connection = reply.extensions["network_stream"].get_extra_info("socket")
             asked = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT, socket.TCP_USER_TIMEOUT)
@@ -199,26 +199,26 @@ async def test_client_probes_a_silent_connection_for_15_seconds() -> None:
 @pytest.mark.parametrize("key", ["", "uuid", ":", "uuid:", ":key"])
 def test_a_key_of_another_shape_is_refused_without_being_shown(key: str) -> None:
     with pytest.raises(UsageError, match="UUID:KEY") as caught:
-        Client("https://host", key)
+        OpenWhiskClient("https://host", key)
     assert not key.strip(":") or key not in str(caught.value)
 
 
 @pytest.mark.parametrize("endpoint", ["host", "ftp://host", "https://", "http://openwhisk.example.com"])
 def test_an_endpoint_that_is_none_or_sends_keys_in_clear_is_refused(endpoint: str) -> None:
     with pytest.raises(UsageError):
-        Client(endpoint, "a:b")
+        OpenWhiskClient(endpoint, "a:b")
 
 
 def test_plain_http_is_for_this_machine() -> None:
-    assert Client("http://127.0.0.1:3233/", "a:b").url == "http://127.0.0.1:3233/api/v1/namespaces/_"
+    assert OpenWhiskClient("http://127.0.0.1:3233/", "a:b").url == "http://127.0.0.1:3233/api/v1/namespaces/_"
 
 
 def test_plain_http_to_another_host_may_be_allowed() -> None:
-    assert Client("http://openwhisk:3233", "a:b", allow_http=True).url.startswith("http://openwhisk:3233/")
+    assert OpenWhiskClient("http://openwhisk:3233", "a:b", allow_http=True).url.startswith("http://openwhisk:3233/")
 
 
 def test_limits_leave_room_for_the_actions_own_parameters() -> None:
-    limits = OpenWhiskInvoker(Client("https://host", "a:b"), sizes=(512, 256)).limits
+    limits = OpenWhiskInvoker(OpenWhiskClient("https://host", "a:b"), sizes=(512, 256)).limits
     assert limits.request < 1 << 20
     assert limits.memory == (256 << 20, 512 << 20)
     assert not limits.repeats
@@ -226,10 +226,10 @@ def test_limits_leave_room_for_the_actions_own_parameters() -> None:
 
 def test_invoker_refuses_an_action_without_room_for_tasks() -> None:
     with pytest.raises(UsageError, match="128 MB has no room for tasks: 192 MB are kept") as caught:
-        OpenWhiskInvoker(Client("https://host", "a:b"), sizes=(128, 512))
+        OpenWhiskInvoker(OpenWhiskClient("https://host", "a:b"), sizes=(128, 512))
     assert "256" in caught.value.hint
 
 
 def test_an_invoker_without_sizes_is_refused() -> None:
     with pytest.raises(UsageError, match="at least one size"):
-        OpenWhiskInvoker(Client("https://host", "a:b"), sizes=())
+        OpenWhiskInvoker(OpenWhiskClient("https://host", "a:b"), sizes=())

@@ -11,7 +11,7 @@ from emulators.openwhisk import openwhisk
 from emulators.openwhisk_server import OpenWhiskEmulator
 from orchestrator.commands import Terminal
 
-from treadle.executors.openwhisk.client import Client
+from treadle.executors.openwhisk.client import OpenWhiskClient
 from treadle.executors.openwhisk.invoker import OpenWhiskInvoker
 from treadle.executors.testing import Place
 from treadle.orchestrator.executor_registry.builtin_executors import KINDS
@@ -30,7 +30,7 @@ def emulator(tmp_path_factory: pytest.TempPathFactory, authority: Authority) -> 
 
 
 async def test_client_reaches_an_endpoint_that_its_ca_signed(emulator: OpenWhiskEmulator, authority: Authority) -> None:
-    async with Client(emulator.endpoint, emulator.key, ca=authority.certificate) as client:
+    async with OpenWhiskClient(emulator.endpoint, emulator.key, ca=authority.certificate) as client:
         assert (await client.request("GET", "actions")).status == 200
 
 
@@ -38,14 +38,14 @@ async def test_client_refuses_a_strangers_certificate_and_names_the_setting(
     emulator: OpenWhiskEmulator, tmp_path: Path
 ) -> None:
     other = Authority(tmp_path).certificate
-    async with Client(emulator.endpoint, emulator.key, ca=other) as client:
+    async with OpenWhiskClient(emulator.endpoint, emulator.key, ca=other) as client:
         with pytest.raises(UsageError, match=r"is refused: .*`ca` is .*ca\.pem") as caught:
             await client.request("GET", "actions")
     assert "`ca`" in caught.value.hint
 
 
 async def test_call_through_a_strangers_certificate_is_a_usage_error_and_no_retry(emulator: OpenWhiskEmulator) -> None:
-    invoker = OpenWhiskInvoker(Client(emulator.endpoint, emulator.key))
+    invoker = OpenWhiskInvoker(OpenWhiskClient(emulator.endpoint, emulator.key))
     try:
         with pytest.raises(UsageError, match="certificate of OpenWhisk's endpoint is refused") as caught:
             await invoker.invoke(b"{}", 0, 1.0)
@@ -58,7 +58,7 @@ async def test_client_refuses_a_certificate_for_another_address_and_names_the_en
     authority: Authority, tmp_path: Path
 ) -> None:
     with openwhisk(tmp_path, certificate=authority.issue("127.0.0.2")) as elsewhere:
-        async with Client(elsewhere.endpoint, elsewhere.key, ca=authority.certificate) as client:
+        async with OpenWhiskClient(elsewhere.endpoint, elsewhere.key, ca=authority.certificate) as client:
             with pytest.raises(UsageError) as caught:
                 await client.request("GET", "actions")
     assert "`endpoint`" in caught.value.hint

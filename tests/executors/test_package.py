@@ -16,7 +16,7 @@ import pytest
 from emulators.packages import local_package
 
 from treadle.executors.package import build, dependency_wheels, treadle_wheels
-from treadle.executors.package.build import LAMBDA, OPENWHISK, Limits, Package, build_package
+from treadle.executors.package.build import LAMBDA, OPENWHISK, Package, PackageLimits, build_package
 from treadle.executors.package.image import Provider, dockerfile
 from treadle.executors.package.target import (
     LAMBDA_GLIBC,
@@ -156,11 +156,11 @@ def test_a_package_too_large_names_its_largest_parts() -> None:
         b"x" * (3 << 20), "", {"numpy/a.so": 5 << 20, "small.py": 10, "numpy/b.so": 1 << 20}, this_machine()
     )
     with pytest.raises(UsageError) as caught:
-        package.check(Limits("A provider", 2 << 20))
+        package.check(PackageLimits("A provider", 2 << 20))
     assert "3.0 MiB zipped, A provider takes 2.0 MiB; the largest parts: numpy (6.0 MiB), small.py" in str(caught.value)
     assert "image" in caught.value.hint
     with pytest.raises(UsageError, match=r"6\.0 MiB unzipped"):
-        package.check(Limits("A provider", 4 << 20, 5 << 20))
+        package.check(PackageLimits("A provider", 4 << 20, 5 << 20))
 
 
 def test_code_for_openwhisk_is_measured_as_base64() -> None:

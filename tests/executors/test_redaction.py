@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.executors.failures import message_of
-from treadle.executors.program import Call, MapRecords, Secret
+from treadle.executors.program import Call, MapRecords, SecretRef
 from treadle.executors.redaction import Redactor
 from treadle.primitives import functions
 
@@ -74,7 +74,7 @@ def refuses(record: int, token: str) -> None:
 
 
 def test_secret_in_the_name_of_an_exception_is_masked(bench: Bench) -> None:
-    uses = Call(functions.reference(refuses), {"token": Secret("token")})
+    uses = Call(functions.reference(refuses), {"token": SecretRef("token")})
     failure = bench.failure(MapRecords("a", uses), source=[1], secrets=("token",))
     assert "s3cr3t" not in failure.error + failure.how + failure.traceback
     assert failure.error.endswith("Refused_***token***")

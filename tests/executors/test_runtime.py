@@ -38,7 +38,7 @@ from treadle.executors.program import (
     Program,
     RangeSplit,
     Report,
-    Secret,
+    SecretRef,
     Task,
     ToBroadcast,
 )
@@ -116,7 +116,7 @@ def leak(record: Any, token: str) -> None:
 
 
 def test_secrets_reach_the_function_and_leave_by_no_way(bench: Bench) -> None:
-    asked = Call(functions.reference(leak), {"token": Secret("token")})
+    asked = Call(functions.reference(leak), {"token": SecretRef("token")})
     failure = bench.failure(MapRecords("a", asked), source=[1], secrets=("token",))
     assert "s3cr3t" not in failure.message + failure.traceback
     assert failure.message == "token ***token*** '***token***' \"***token***\""

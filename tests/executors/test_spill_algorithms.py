@@ -20,7 +20,7 @@ from treadle.executors.spill import sorting
 from treadle.executors.spill.disk_sequence import SpilledSequence
 from treadle.executors.spill.folding import Folder
 from treadle.executors.spill.grouping import Grouper, sorted_groups
-from treadle.executors.spill.memory_budget import Room
+from treadle.executors.spill.memory_budget import MemoryBudget
 from treadle.executors.spill.row_access import take
 from treadle.executors.spill.sorting import Sorter
 from treadle.primitives.encoding import codec
@@ -41,7 +41,7 @@ def pair_up(left: Any, right: Any) -> Any:
 # -- sorting -----------------------------------------------------------------------------------------------------------
 
 
-def in_order(kind: Kind, pieces: list[tuple[Any, Any]], room: Room) -> tuple[list[Any], Any]:
+def in_order(kind: Kind, pieces: list[tuple[Any, Any]], room: MemoryBudget) -> tuple[list[Any], Any]:
     sorter = Sorter(kind, room)
     for keys, value in pieces:
         sorter.add(keys, value)
@@ -55,7 +55,7 @@ def in_order(kind: Kind, pieces: list[tuple[Any, Any]], room: Room) -> tuple[lis
 def test_records_come_in_the_order_of_a_stable_sort(keys: list[Any], size: int, room: int) -> None:
     records = list(enumerate(keys))
     pieces = [([key for _, key in piece], piece) for piece in pieces_of(records, size)]
-    _, found = in_order("objects", pieces, Room(room))
+    _, found = in_order("objects", pieces, MemoryBudget(room))
     assert known(found) == known([records[place] for place in argsort(keys)])
 
 
@@ -68,7 +68,7 @@ def test_columns_come_in_the_order_of_a_stable_sort(kind: Kind, numbers: list[in
     keys = rows[:, 0] if kind == "array" else value.column("k").combine_chunks()
     slices = [slice(start, start + size) for start in range(0, len(numbers), size)]
     pieces = [(keys[one], value[one] if kind == "array" else value.slice(one.start, size)) for one in slices]
-    _, found = in_order(kind, pieces, Room(room))
+    _, found = in_order(kind, pieces, MemoryBudget(room))
     wanted = take(kind, value, argsort(keys))
     assert np.array_equal(found, wanted) if kind == "array" else found.equals(wanted)
 
@@ -77,7 +77,7 @@ def test_more_runs_than_are_merged_at_once(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(sorting, "FAN_IN", 3)
     records = [(place * 7919 % 50, place) for place in range(500)]
     pieces = [([key for key, _ in piece], piece) for piece in pieces_of(records, 10)]
-    room = Room(2000)
+    room = MemoryBudget(2000)
     _, found = in_order("objects", pieces, room)
     assert found == sorted(records, key=lambda record: record[0])
     assert room.spilled > 0
@@ -86,7 +86,7 @@ def test_more_runs_than_are_merged_at_once(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("kind", ["objects", "array", "table"])
 def test_a_pass_writes_every_record_once(kind: Kind) -> None:
     """Chunks are views of a run. None keeps the whole run in memory."""
-    room, count = Room(256 << 10), 20_000
+    room, count = MemoryBudget(256 << 10), 20_000
     numbers = np.arange(count, dtype="i8") * 7919 % 10_007
     texts = [f"{number:050}" for number in numbers.tolist()]
     value: Any = {"objects": texts, "array": np.array(texts, dtype="S50"), "table": pa.table({"t": texts})}[kind]
@@ -101,7 +101,7 @@ def test_a_pass_writes_every_record_once(kind: Kind) -> None:
 
 def test_a_run_is_merged_a_chunk_at_a_time() -> None:
     """Memory holds a chunk of each run, and their merged records."""
-    room = Room(64 << 10)
+    room = MemoryBudget(64 << 10)
     sorter = Sorter("objects", room)
     for piece in pieces_of([(place * 7919 % 10007, "x" * 100) for place in range(10_000)], 100):
         sorter.add([key for key, _ in piece], piece)
@@ -120,7 +120,7 @@ def columns(pairs: list[tuple[Any, Any]], size: int) -> list[tuple[list[Any], li
 @EXAMPLES
 @given(pairs=PAIRS, size=SIZES, room=ROOMS)
 def test_groups_equal_a_dict_in_order_of_first_occurrence(pairs: list[Any], size: int, room: int) -> None:
-    with closing(Room(room)) as opened:
+    with closing(MemoryBudget(room)) as opened:
         grouper = Grouper(opened)
         for keys, values in columns(pairs, size):
             grouper.add(keys, values)
@@ -128,7 +128,7 @@ def test_groups_equal_a_dict_in_order_of_first_occurrence(pairs: list[Any], size
     assert known(found) == known(group([key for key, _ in pairs], [value for _, value in pairs]))
 
 
-def grouped(pairs: list[tuple[Any, Any]], size: int, room: Room) -> list[tuple[Any, list[Any]]]:
+def grouped(pairs: list[tuple[Any, Any]], size: int, room: MemoryBudget) -> list[tuple[Any, list[Any]]]:
     grouper = Grouper(room)
     for keys, values in columns(pairs, size):
         grouper.add(keys, values)
@@ -148,7 +148,7 @@ HEAVY: dict[str, Callable[[int], Any]] = {
 @pytest.mark.parametrize("key_of", HEAVY.values(), ids=HEAVY.keys())
 def test_groups_of_any_weight(key_of: Callable[[int], Any]) -> None:
     pairs = [(key_of(place), f"{place:0100}") for place in range(1500)]
-    with closing(Room(8000)) as room:
+    with closing(MemoryBudget(8000)) as room:
         assert grouped(pairs, 100, room) == group([key for key, _ in pairs], [value for _, value in pairs])
         assert room.spilled > 150_000
 
@@ -156,7 +156,7 @@ def test_groups_of_any_weight(key_of: Callable[[int], Any]) -> None:
 def test_a_heavy_key_is_written_once() -> None:
     """It goes into a bucket of its own, and from there to the function."""
     pairs = [("heavy" if place % 10 else place, "x" * 1000) for place in range(1000)]
-    with closing(Room(100_000)) as room:
+    with closing(MemoryBudget(100_000)) as room:
         grouped(pairs, 50, room)
         assert room.spilled < 1.3 * 1_000_000
 
@@ -164,7 +164,7 @@ def test_a_heavy_key_is_written_once() -> None:
 @EXAMPLES
 @given(pairs=PAIRS, size=SIZES, taken=st.integers(0, 2))
 def test_rest_of_a_group_is_skipped(pairs: list[Any], size: int, taken: int) -> None:
-    with closing(Room(200)) as room:
+    with closing(MemoryBudget(200)) as room:
         grouper = Grouper(room)
         for keys, values in columns(pairs, size):
             grouper.add(keys, values)
@@ -184,7 +184,7 @@ def test_groups_of_sorted_records_need_no_file(pairs: list[Any], size: int) -> N
 @given(pairs=PAIRS, size=SIZES, room=ROOMS)
 def test_folds_are_left_folds_of_every_key(pairs: list[Any], size: int, room: int) -> None:
     wanted = fold_by_key(pairs, pair_up)
-    with closing(Room(room)) as opened:
+    with closing(MemoryBudget(room)) as opened:
         folder = Folder(pair_up, opened)
         for keys, values in columns(pairs, size):
             folder.add(keys, values)
@@ -206,7 +206,7 @@ def add(left: Any, right: int) -> Unwritable:
 
 
 def test_accumulators_are_never_written() -> None:
-    with closing(Room(500)) as room:
+    with closing(MemoryBudget(500)) as room:
         folder = Folder(add, room)
         for number in range(200):
             folder.add([number % 40], [1])
@@ -231,7 +231,7 @@ def test_no_more_is_held_than_fits_when_the_first_is_unlike_the_rest() -> None:
     assert taken < 64
     assert [record for part in left for record in part] == [(n, bytes(size)) for n, size in enumerate(sizes, 1)]
 
-    with closing(Room(1 << 20)) as room:
+    with closing(MemoryBudget(1 << 20)) as room:
         folder = Folder(pair_up, room)
         for n, size in enumerate(sizes):
             folder.add([n], [bytes(size)])
@@ -240,7 +240,7 @@ def test_no_more_is_held_than_fits_when_the_first_is_unlike_the_rest() -> None:
 
 
 def test_a_key_with_more_values_than_fit_comes_a_few_at_a_time() -> None:
-    room = Room(100_000)
+    room = MemoryBudget(100_000)
     grouper = Grouper(room)
     for start in range(0, 20_000, 500):
         keys = ["one" if place % 100 else f"other {place}" for place in range(start, start + 500)]
@@ -256,7 +256,7 @@ def test_a_key_with_more_values_than_fit_comes_a_few_at_a_time() -> None:
 
 
 def test_a_sequence_on_disk_is_one(tmp_path: Any) -> None:
-    room = Room(1)
+    room = MemoryBudget(1)
     items = SpilledSequence(room, [[0, 1], [], [2], [3, 4, 5]])
     assert len(items) == 6
     assert [*items] == [0, 1, 2, 3, 4, 5]

@@ -18,13 +18,13 @@ from executors.test_operations_reduce import as_list
 
 from treadle.executors.program import Reduce
 from treadle.executors.spill import memory_budget as rooms
-from treadle.executors.spill.memory_budget import Room
+from treadle.executors.spill.memory_budget import MemoryBudget
 from treadle.executors.spill.size_estimate import memory_of
 from treadle.primitives.errors import FailureClass, StoreError
 
 
 def test_a_spill_file_has_no_name_and_is_private() -> None:
-    room = Room(1)
+    room = MemoryBudget(1)
     file = room.file()
     extent = file.put([1, "two"])
     status = os.fstat(file.descriptor)
@@ -38,8 +38,8 @@ def test_a_spill_file_has_no_name_and_is_private() -> None:
 
 _KILLED = """
 import os, signal, sys
-from treadle.executors.spill.memory_budget import Room
-room = Room(1)
+from treadle.executors.spill.memory_budget import MemoryBudget
+room = MemoryBudget(1)
 room.file().put(["x" * 100_000])
 print(room.spilled, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
@@ -58,7 +58,7 @@ def test_full_disk_is_reported_as_such_and_ends_the_attempt(tmp_path: Path, monk
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(rooms, "write_all", full)
-    with closing(Room(1)) as room, pytest.raises(StoreError, match="is full"):
+    with closing(MemoryBudget(1)) as room, pytest.raises(StoreError, match="is full"):
         room.file().put([1])
     bench = Bench(tmp_path, room=100)
     failure = bench.failure(Reduce("r", "key", uses=call(as_list), by=FIRST), source=[(n, n) for n in range(99)])

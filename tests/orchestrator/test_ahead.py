@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from orchestrator.test_scheduler import diamond, segment
 
-from treadle.orchestrator.plan.plan import Barrier, Child, Graph, Loop, Node
+from treadle.orchestrator.plan.plan import BarrierNode, Child, Graph, LoopNode, Node
 from treadle.orchestrator.protocol import messages
 from treadle.orchestrator.protocol.messages import NodeReport
 from treadle.orchestrator.scheduler.instructions import (
@@ -23,7 +23,7 @@ from treadle.orchestrator.scheduler.instructions import (
     NodeStopped,
     Pause,
     Problem,
-    Run,
+    RunNode,
     Stop,
     Summary,
     Unpause,
@@ -38,12 +38,12 @@ def scheduler(*nodes: Node, ahead: int = 9) -> Scheduler:
 
 def followers(instructions: list[Instruction]) -> list[str]:
     [run] = instructions
-    assert isinstance(run, Run)
+    assert isinstance(run, RunNode)
     return [one.node for one in run.then]
 
 
 def test_node_blocked_by_one_node_follows_it() -> None:
-    nodes = (segment("a"), segment("b", ("a",)), Barrier("c", ("c",), data=("b",)), segment("d", ("c",)))
+    nodes = (segment("a"), segment("b", ("a",)), BarrierNode("c", ("c",), data=("b",)), segment("d", ("c",)))
     graph = scheduler(*nodes)
     assert followers(graph.start()) == ["b", "d"]
     assert graph.running == ("a", "b", "d")
@@ -68,7 +68,7 @@ def test_what_waits_for_a_follower_anyway_holds_nothing_back() -> None:
 
 def test_what_waits_for_another_branch_does_not_follow() -> None:
     graph = scheduler(segment("a"), segment("b"), segment("c", ("a", "b")))
-    assert graph.start() == [Run("a", {}), Run("b", {})]
+    assert graph.start() == [RunNode("a", {}), RunNode("b", {})]
 
 
 def test_reader_of_a_broadcast_follows_it() -> None:
@@ -79,7 +79,7 @@ def test_reader_of_a_broadcast_follows_it() -> None:
 def test_node_with_finished_inputs_waits_for_no_other() -> None:
     """This happens with a cached result of `b` and an expired one of `a`."""
     nodes = Graph((segment("a"), segment("b", ("a",)), segment("c", ("b",))))
-    assert Scheduler(nodes, {}, {"b": Summary()}, ahead=9).start() == [Run("a", {}), Run("c", {})]
+    assert Scheduler(nodes, {}, {"b": Summary()}, ahead=9).start() == [RunNode("a", {}), RunNode("c", {})]
 
 
 def test_data_from_outside_of_the_graph_is_available() -> None:
@@ -95,7 +95,7 @@ def test_conditions_child_runs_and_metrics_that_are_not_known_yet_are_asked_for(
         segment("b", ("a",), when="true"),
         Child("b", ("b",), "inner", data=("a",)),
         segment("b", ("a",), paths=("stages.a.metrics.n",)),
-        Loop("b", ("b",), {}, {}, Graph(()), {}, {}, 3, data=("a",), paths=("stages.a",)),
+        LoopNode("b", ("b",), {}, {}, Graph(()), {}, {}, 3, data=("a",), paths=("stages.a",)),
     )
     for node in asked:
         assert followers(scheduler(segment("a"), node).start()) == []
@@ -113,7 +113,7 @@ def test_known_metrics_are_passed_to_followers() -> None:
     graph = scheduler(*nodes)
     graph.start()
     [run] = graph.handle(NodeDone("z", Summary(metrics={"z": {"n": 7}})))
-    assert isinstance(run, Run)
+    assert isinstance(run, RunNode)
     assert run.then[0].bindings["stages"]["z"]["metrics"] == {"n": 7}
 
 
@@ -121,7 +121,7 @@ def test_limit_is_passed_to_followers() -> None:
     graph = scheduler(segment("a"), segment("b", ("a",)))
     assert graph.handle(Limit("b", 3)) == []
     [run] = graph.start()
-    assert isinstance(run, Run)
+    assert isinstance(run, RunNode)
     assert [one.limit for one in run.then] == [3]
 
 
@@ -129,7 +129,7 @@ def test_a_node_that_is_repaired_is_followed_by_none() -> None:
     graph = scheduler(segment("a"), segment("b", ("a",)))
     graph.start()
     graph.handle(NodeDone("a", Summary()))
-    assert graph.handle(NodeLost("b", ("a/0.1.x",))) == [Run("a", {}, ("a/0.1.x",))]
+    assert graph.handle(NodeLost("b", ("a/0.1.x",))) == [RunNode("a", {}, ("a/0.1.x",))]
 
 
 def test_a_failure_of_one_fails_the_run_once_its_followers_are_known_not_to_run() -> None:
@@ -161,7 +161,10 @@ def test_a_wide_follower_is_taken_apart() -> None:
     done, grouped, left = events_of(["a", "b", "c"], -1, report)
     assert (done, left) == (NodeDone("a", Summary()), NodeStopped("c"))
     assert grouped == NodeGrouped("b", (0, 1), 2, 3)
-    assert [graph.handle(event) for event in (done, grouped)][1] == [Run("b", {}, group=0), Run("b", {}, group=1)]
+    assert [graph.handle(event) for event in (done, grouped)][1] == [
+        RunNode("b", {}, group=0),
+        RunNode("b", {}, group=1),
+    ]
 
 
 # -- random graphs and orders
@@ -181,7 +184,7 @@ class Activities:
 
     def obey(self, instructions: list[Instruction]) -> None:
         for one in instructions:
-            if isinstance(one, Run):
+            if isinstance(one, RunNode):
                 assert not (one.then and self._is_child(one.node)), "which has no activity to follow in"
                 self.open.append([one.node, *(each.node for each in one.then)])
                 self.at.append(0)
@@ -211,7 +214,7 @@ class Activities:
         return [
             node.id
             for node in self.nodes
-            if not isinstance(node, Barrier) and node.id not in now | {*self.ran} and self._may_run(node.id)
+            if not isinstance(node, BarrierNode) and node.id not in now | {*self.ran} and self._may_run(node.id)
         ]
 
     def _may_run(self, name: str) -> bool:
@@ -220,7 +223,7 @@ class Activities:
 
     def _is_over(self, name: str) -> bool:
         """Returns whether a node is over. A barrier is over once its needs are."""
-        barriers = [node.id for node in self.nodes if isinstance(node, Barrier)]
+        barriers = [node.id for node in self.nodes if isinstance(node, BarrierNode)]
         return self._may_run(name) if name in barriers else name in self.ran
 
 
@@ -236,7 +239,7 @@ def _nodes(draw: st.DrawFn, name: str, before: list[str]) -> Node:
     when = draw(st.sampled_from(("", "", "", "true")))
     match draw(st.sampled_from(("segment", "segment", "segment", "barrier", "child"))):
         case "barrier":
-            return Barrier(name, (name,), data=needs, when=when)
+            return BarrierNode(name, (name,), data=needs, when=when)
         case "child":
             return Child(name, (name,), "inner", data=needs, when=when)
     return segment(name, needs, when=when)
@@ -252,4 +255,4 @@ def test_every_node_runs_once_in_order_and_none_that_could_run_is_held_back(
         assert not here.held_back()
         index = data.draw(st.integers(0, len(here.open) - 1))
         here.step(index, ends=data.draw(st.booleans()))
-    assert sorted(here.ran) == [node.id for node in nodes if not isinstance(node, Barrier)]
+    assert sorted(here.ran) == [node.id for node in nodes if not isinstance(node, BarrierNode)]

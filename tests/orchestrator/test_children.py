@@ -10,7 +10,7 @@ import pytest
 from orchestrator.planner.test_planner import plan
 
 from treadle.orchestrator.plan.plan import Child, Graph, Plan, Segment
-from treadle.orchestrator.planner.placement import Refused
+from treadle.orchestrator.planner.placement import PlacementRefused
 from treadle.orchestrator.run_store.child_runs import child_submission, keep_child
 from treadle.orchestrator.run_store.run_files import NO_CACHE, RunFiles, Submission
 from treadle.orchestrator.run_store.uri_policy import Forbidden, check_allowed
@@ -23,7 +23,7 @@ from treadle.orchestrator.scheduler.instructions import (
     Pause,
     Problem,
     Release,
-    Run,
+    RunNode,
     Stop,
     Summary,
     Unpause,
@@ -227,7 +227,7 @@ def test_executor_that_there_is_not_is_refused_in_a_child_that_cannot_be_planned
     deep = {**COUNTED, "stages": {"a": far}}
     middle = {**COUNTED, "stages": {"deep": {"type": "workflow", "uses": deep, "with": {"n": "${{ inputs.n }}"}}}}
     first = {"type": "workflow", "uses": {**COUNTED, "outputs": {"n": 2}}}
-    with pytest.raises(Refused, match="there is no executor 'far' here") as refused:
+    with pytest.raises(PlacementRefused, match="there is no executor 'far' here") as refused:
         planned(sub={"uses": middle, "with": {"n": "${{ stages.first.outputs.n }}"}}, more={"first": first})
     assert refused.value.paths[0] == ("stages", "sub", "uses", "stages", "deep", "uses", "stages", "a", "executor")
 
@@ -277,9 +277,9 @@ BESIDE = Child("beside", ("beside",), "inner")
 
 def test_outputs_of_a_child_are_visible_to_its_successors() -> None:
     scheduler = Scheduler(Graph((CHILD, AFTER)), {})
-    assert scheduler.start() == [Run("sub", {})]
+    assert scheduler.start() == [RunNode("sub", {})]
     (run,) = scheduler.handle(NodeDone("sub", Summary(outputs={"n": 2})))
-    assert isinstance(run, Run)
+    assert isinstance(run, RunNode)
     assert run.bindings["stages"]["sub"]["outputs"] == {"n": 2}
     assert scheduler.handle(NodeDone("after", Summary())) == [Complete()]
 
@@ -300,7 +300,7 @@ def test_child_that_ends_while_it_is_held_starts_nothing() -> None:
     scheduler.handle(Pause())
     assert scheduler.handle(NodeDone("sub", Summary(outputs={"n": 2}))) == []
     (run,) = scheduler.handle(Unpause())
-    assert isinstance(run, Run)
+    assert isinstance(run, RunNode)
 
 
 def test_failure_stops_children_even_while_they_are_held() -> None:

@@ -20,7 +20,7 @@ from treadle.cli.view.attempt_logs import LogFollower
 from treadle.cli.view.costs import Running, money, read_assumed, supposing
 from treadle.dsl.model import Spec
 from treadle.executors.interface import Capabilities
-from treadle.orchestrator.cost.bill import Bill, Line, bill
+from treadle.orchestrator.cost.bill import Bill, BillLine, bill
 from treadle.orchestrator.cost.estimate import Assumed, elapsed, estimate
 from treadle.orchestrator.cost.idle import Worked, idle_line
 from treadle.orchestrator.cost.measured import Spending
@@ -28,7 +28,7 @@ from treadle.orchestrator.cost.prices import Prices, load_prices
 from treadle.orchestrator.cost.usage import Usage, memory_given, total
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.plan.plan import Plan
-from treadle.orchestrator.planner import Site, make_plan
+from treadle.orchestrator.planner import RunLocation, make_plan
 from treadle.primitives.errors import UsageError
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -42,7 +42,7 @@ FUNCTIONS = Capabilities(
     sizes=(GIB, 2 * GIB),
     memory_limit=2 * GIB - 128 * MIB,
 )
-SITE = Site({"local": LOCAL, "fns": FUNCTIONS}, GIB, "s3://bucket")
+SITE = RunLocation({"local": LOCAL, "fns": FUNCTIONS}, GIB, "s3://bucket")
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def plan(stages: Mapping[str, Any], assumed: int = 0, **document: Any) -> Plan:
     return make_plan(made, {}, {"id": "r", "startTime": "2026-01-01T00:00:00Z"}, {}, Path("/nowhere"), site)
 
 
-def lines_of(found: Plan, **assumed: Any) -> dict[str, Line]:
+def lines_of(found: Plan, **assumed: Any) -> dict[str, BillLine]:
     return {line.node: line for line in estimate(found, Assumed(**assumed))}
 
 
@@ -66,20 +66,20 @@ def lines_of(found: Plan, **assumed: Any) -> dict[str, Line]:
 def test_million_calls_of_a_second_cost_the_listed_price(prices: Prices) -> None:
     """AWS's own example: 1 GB for a million seconds costs 16.67 USD, a million requests cost 0.20 USD."""
     usage = Usage(1_000_000, 1_000_000.0, 0.0, 1_000_000.0)
-    [line] = bill([Line("n", "fns", "lambda", usage)], prices, "s3://bucket").lines
+    [line] = bill([BillLine("n", "fns", "lambda", usage)], prices, "s3://bucket").lines
     assert line.cost == pytest.approx(0.20 + 16.6667 * 1.0005, rel=1e-4)
 
 
 def test_requests_to_s3_cost_and_those_to_files_do_not(prices: Prices) -> None:
     usage = Usage(puts=1000, gets=10_000)
-    line = Line("n", "local", "local", usage)
+    line = BillLine("n", "local", "local", usage)
     assert bill([line], prices, "s3://bucket").cost == pytest.approx(0.005 + 0.004)
     assert bill([line], prices, "file:///store").cost == 0
 
 
 def test_same_units_on_every_executor_at_their_own_prices(prices: Prices) -> None:
     usage = Usage(10, 100.0, 90.0, 50.0)
-    made = bill([Line("a", "x", "local", usage), Line("b", "y", "lambda", usage)], prices, "file:///store")
+    made = bill([BillLine("a", "x", "local", usage), BillLine("b", "y", "lambda", usage)], prices, "file:///store")
     assert [line.usage for line in made.lines] == [usage, usage]
     assert made.lines[0].cost == 0 < made.lines[1].cost
     assert made.usage == usage + usage
@@ -90,7 +90,7 @@ def test_prices_of_the_home_take_the_place_of_our_own(tmp_path: Path) -> None:
     head = 'currency = "EUR"\ndate = "2027-01-01"\nsource = "a contract"\naction = 0.001\n'
     own = head + "[executors.local]\ncpu_second = 0.5\n"
     (home.path / "prices.toml").write_text(own)
-    made = bill([Line("n", "", "local", Usage(cpu_seconds=2.0, actions=3))], load_prices(home), "file:///store")
+    made = bill([BillLine("n", "", "local", Usage(cpu_seconds=2.0, actions=3))], load_prices(home), "file:///store")
     assert (made.cost, made.currency, made.prices) == (1.003, "EUR", "2027-01-01, a contract")
     (home.path / "prices.toml").write_text(own + "cpu_secnd = 1\n")
     with pytest.raises(UsageError, match="cpu_secnd"):

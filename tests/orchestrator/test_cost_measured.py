@@ -11,7 +11,7 @@ from orchestrator.record_histories import mapped, spec
 from orchestrator.test_cost import FUNCTIONS, GIB
 
 from treadle.executors.program import Charge, Outcome
-from treadle.orchestrator.cost.bill import Line, bill
+from treadle.orchestrator.cost.bill import BillLine, bill
 from treadle.orchestrator.cost.measured import Spending, _Sum  # private: the test builds a sum by hand
 from treadle.orchestrator.cost.prices import Prices, load_prices
 from treadle.orchestrator.cost.usage import Usage, temporary_given
@@ -29,17 +29,19 @@ def prices(tmp_path: Path) -> Prices:
 
 
 def test_lists_cost_as_writes_and_calls_cost_instead_of_attempts(prices: Prices) -> None:
-    line = Line("n", "x", "lambda", Usage(attempts=100, calls=10, puts=1, lists=2, gets=3), measured=True)
+    line = BillLine("n", "x", "lambda", Usage(attempts=100, calls=10, puts=1, lists=2, gets=3), measured=True)
     expected = 10 * 0.20e-6 + 3 * 0.005e-3 + 3 * 0.0004e-3
     assert bill([line], prices, "s3://bucket").cost == pytest.approx(expected)
 
 
 def test_arm_and_temporary_folders_have_prices_of_their_own(prices: Prices) -> None:
     usage = Usage(gigabyte_seconds=1000.0, temporary=1000.0)
-    x86, arm = (bill([Line("n", "x", kind, usage)], prices, "file:///").cost for kind in ("lambda", "lambda/aarch64"))
+    x86, arm = (
+        bill([BillLine("n", "x", kind, usage)], prices, "file:///").cost for kind in ("lambda", "lambda/aarch64")
+    )
     assert (x86, arm) == pytest.approx((0.0166667 + 0.0000309, 0.0133334 + 0.0000309))
     other = replace(prices, executors={"lambda": prices.executors["lambda"]})
-    assert bill([Line("n", "x", "lambda/aarch64", usage)], other, "file:///").cost == pytest.approx(x86)
+    assert bill([BillLine("n", "x", "lambda/aarch64", usage)], other, "file:///").cost == pytest.approx(x86)
 
 
 def test_temporary_folder_is_charged_beyond_512_mb() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from treadle.executors.program import Keep
-from treadle.orchestrator.plan.plan import Barrier, Child, Graph, ItemsFeed, Loop, Policy, Segment
+from treadle.orchestrator.plan.plan import BarrierNode, Child, Graph, ItemsFeed, LoopNode, Policy, Segment
 from treadle.orchestrator.scheduler.instructions import (
     Complete,
     Escalate,
@@ -23,7 +23,7 @@ from treadle.orchestrator.scheduler.instructions import (
     Problem,
     Release,
     Rest,
-    Run,
+    RunNode,
     Stop,
     Summary,
     Unpause,
@@ -47,24 +47,24 @@ def scheduler(*nodes: Any, prefix: str = "", **env: Any) -> Scheduler:
 
 def test_a_node_runs_once_all_its_data_is_there() -> None:
     graph = Scheduler(diamond(), {})
-    assert graph.start() == [Run("a", {})]
-    assert graph.handle(NodeDone("a", Summary())) == [Run("b", {}), Run("c", {})]
+    assert graph.start() == [RunNode("a", {})]
+    assert graph.handle(NodeDone("a", Summary())) == [RunNode("b", {}), RunNode("c", {})]
     assert graph.handle(NodeDone("c", Summary())) == []
-    assert graph.handle(NodeDone("b", Summary())) == [Run("d", {})]
+    assert graph.handle(NodeDone("b", Summary())) == [RunNode("d", {})]
     assert graph.handle(NodeDone("d", Summary())) == [Complete()]
     assert [graph.handle(event) for event in (Pause(), Unpause(), Limit("a", 1))] == [[], [], []], "it is over"
 
 
 def test_nodes_found_done_are_not_run_again() -> None:
     graph = Scheduler(diamond(), {}, {"a": Summary(), "b": Summary(), "of another graph": Summary()})
-    assert graph.start() == [Run("c", {})]
+    assert graph.start() == [RunNode("c", {})]
     assert set(graph.summaries) == {"a", "b"}
 
 
 def test_false_condition_skips_the_node_and_its_readers_but_not_its_waiters() -> None:
     nodes = (segment("a", when="inputs.wanted"), segment("b", ("a",)), segment("c", after=("a",)))
     graph = scheduler(*nodes, inputs={"wanted": False})
-    assert graph.start() == [Run("c", {})]
+    assert graph.start() == [RunNode("c", {})]
     assert graph.skipped == ("a", "b")
 
 
@@ -76,7 +76,7 @@ def test_metrics_of_a_skipped_stage_are_null() -> None:
 
 def test_stage_stays_null_when_one_of_its_nodes_was_skipped() -> None:
     graph = scheduler(segment("a.1"), Segment("a", ("a.1",), ItemsFeed((), ()), (), Keep(), Policy(), when="false"))
-    assert graph.start() == [Run("a.1", {})]
+    assert graph.start() == [RunNode("a.1", {})]
     assert graph.handle(NodeDone("a.1", Summary(metrics={"a.1": {"n": 1}}))) == [Complete()]
     assert graph.env["stages"]["a.1"] is None
 
@@ -87,10 +87,10 @@ def test_bindings_hold_exactly_the_values_that_the_node_reads() -> None:
     graph = scheduler(segment("a"), reader, last, state={"k": 3}, inputs={"x": 1})
     graph.start()
     [run] = graph.handle(NodeDone("a", Summary(metrics={"a": {"n": 2}})))
-    assert isinstance(run, Run)
+    assert isinstance(run, RunNode)
     assert (set(run.bindings), set(run.bindings["stages"])) == ({"state", "stages"}, {"a"})
     assert run.bindings["state"] == {"k": 3}
-    assert graph.handle(NodeDone("b", Summary())) == [Run("c", {})]
+    assert graph.handle(NodeDone("b", Summary())) == [RunNode("c", {})]
 
 
 def test_a_condition_over_null_fails_the_run_at_its_place() -> None:
@@ -112,9 +112,9 @@ def test_a_condition_that_is_neither_true_nor_false_fails_the_run() -> None:
 
 
 def test_a_barrier_passes_without_a_task() -> None:
-    graph = scheduler(segment("a"), Barrier("b", ("b",), data=("a",)), segment("c", ("b",)))
+    graph = scheduler(segment("a"), BarrierNode("b", ("b",), data=("a",)), segment("c", ("b",)))
     graph.start()
-    assert graph.handle(NodeDone("a", Summary())) == [Run("c", {})]
+    assert graph.handle(NodeDone("a", Summary())) == [RunNode("c", {})]
 
 
 def test_metrics_reach_conditions_and_bindings() -> None:
@@ -122,7 +122,7 @@ def test_metrics_reach_conditions_and_bindings() -> None:
     graph = scheduler(*nodes)
     graph.start()
     [run] = graph.handle(NodeDone("a", Summary(metrics={"a": {"n": 2}})))
-    assert isinstance(run, Run)
+    assert isinstance(run, RunNode)
     assert run.bindings["stages"]["a"]["metrics"] == {"n": 2}
 
 
@@ -148,7 +148,7 @@ def test_pause_stops_and_unpause_runs_again() -> None:
     graph.start()
     assert graph.handle(Pause()) == [Stop("a")]
     assert graph.handle(NodeStopped("a")) == []
-    assert graph.handle(Unpause()) == [Run("a", {})]
+    assert graph.handle(Unpause()) == [RunNode("a", {})]
 
 
 def test_only_child_runs_are_held_and_released() -> None:
@@ -162,15 +162,15 @@ def test_a_new_limit_restarts_the_stage_with_it() -> None:
     graph = scheduler(segment("a"), segment("b"))
     graph.start()
     assert graph.handle(Limit("a", 3)) == [Stop("a")]
-    assert graph.handle(NodeStopped("a")) == [Run("a", {}, limit=3)]
+    assert graph.handle(NodeStopped("a")) == [RunNode("a", {}, limit=3)]
 
 
 def test_lost_blocks_are_recomputed_before_their_reader_reruns() -> None:
     graph = scheduler(segment("a"), segment("b", ("a",)))
     graph.start()
     graph.handle(NodeDone("a", Summary()))
-    assert graph.handle(NodeLost("b", ("a/0.1.x", "a/2.1.y"))) == [Run("a", {}, repair=("a/0.1.x", "a/2.1.y"))]
-    assert graph.handle(NodeDone("a", Summary())) == [Run("b", {})]
+    assert graph.handle(NodeLost("b", ("a/0.1.x", "a/2.1.y"))) == [RunNode("a", {}, repair=("a/0.1.x", "a/2.1.y"))]
+    assert graph.handle(NodeDone("a", Summary())) == [RunNode("b", {})]
 
 
 def test_blocks_lost_while_their_producer_is_repaired_are_repaired_after_it() -> None:
@@ -179,7 +179,7 @@ def test_blocks_lost_while_their_producer_is_repaired_are_repaired_after_it() ->
     graph.handle(NodeDone("a", Summary()))
     graph.handle(NodeLost("b", ("a/0.1.x",)))
     assert graph.handle(NodeLost("c", ("a/1.1.x",))) == []
-    assert graph.handle(NodeDone("a", Summary())) == [Run("a", {}, repair=("a/1.1.x",))]
+    assert graph.handle(NodeDone("a", Summary())) == [RunNode("a", {}, repair=("a/1.1.x",))]
 
 
 def test_blocks_of_a_loop_belong_to_the_loop_node() -> None:
@@ -189,7 +189,7 @@ def test_blocks_of_a_loop_belong_to_the_loop_node() -> None:
     graph.start()
     graph.handle(NodeDone("lloyd", Summary()))
     assert graph.handle(NodeLost("b", ("lloyd-7/update/0.1.x",))) == [
-        Run("lloyd", {}, repair=("lloyd-7/update/0.1.x",))
+        RunNode("lloyd", {}, repair=("lloyd-7/update/0.1.x",))
     ]
 
 
@@ -239,7 +239,7 @@ def test_first_of_several_failures_is_reported() -> None:
 
 def test_facts_of_a_stage_come_from_all_its_nodes() -> None:
     nodes = [Segment(name, ("a",), ItemsFeed((), ()), (), Keep(), Policy()) for name in ("a.1", "a.2")]
-    loop = Loop("l", ("l",), {}, {}, Graph(()), {}, {}, 3)
+    loop = LoopNode("l", ("l",), {}, {}, Graph(()), {}, {}, 3)
     graph = Scheduler(Graph((*nodes, loop, Child("sub", ("sub",), "inner")), {"a": "file:///a"}), {})
     graph.start()
     assert graph.env["stages"] == {}
@@ -264,12 +264,12 @@ def test_a_run_that_rests_starts_nothing_more() -> None:
 def test_chain_of_lost_blocks_is_recomputed_from_its_beginning_in_one_go() -> None:
     nodes = (segment("a"), segment("b", ("a",)), segment("c", ("b",)))
     graph = Scheduler(Graph(nodes), {}, {"a": Summary(), "b": Summary()})
-    assert graph.start() == [Run("c", {})]
-    again = Run("b", {}, repair=("b/0.1.x",))
+    assert graph.start() == [RunNode("c", {})]
+    again = RunNode("b", {}, repair=("b/0.1.x",))
     assert graph.handle(NodeLost("c", again.repair)) == [again]
-    assert graph.handle(NodeLost("b", ("a/0.1.x",))) == [Run("a", {}, repair=("a/0.1.x",))]
+    assert graph.handle(NodeLost("b", ("a/0.1.x",))) == [RunNode("a", {}, repair=("a/0.1.x",))]
     assert graph.handle(NodeDone("a", Summary())) == [again]
-    assert graph.handle(NodeDone("b", Summary())) == [Run("c", {})]
+    assert graph.handle(NodeDone("b", Summary())) == [RunNode("c", {})]
 
 
 def test_node_stopped_during_recomputation_recomputes_afterwards() -> None:
@@ -285,6 +285,6 @@ def test_blocks_of_an_iteration_are_recomputed_in_it() -> None:
     graph = scheduler(segment("a"), segment("b", ("a",)), prefix="lloyd-3/")
     graph.start()
     graph.handle(NodeDone("a", Summary()))
-    assert graph.handle(NodeLost("b", ("lloyd-3/a/0.1.x",))) == [Run("a", {}, repair=("lloyd-3/a/0.1.x",))]
+    assert graph.handle(NodeLost("b", ("lloyd-3/a/0.1.x",))) == [RunNode("a", {}, repair=("lloyd-3/a/0.1.x",))]
     graph.handle(NodeDone("a", Summary()))
     assert graph.handle(NodeLost("b", ("lloyd-3/other/0.1.x",))) == [Escalate(("lloyd-3/other/0.1.x",))]

@@ -30,7 +30,7 @@ from treadle.dsl.normalise import normalise
 from treadle.dsl.validation.inputs import resolve_inputs
 from treadle.dsl.validation.validate import validate
 from treadle.executors.interface import Capabilities
-from treadle.orchestrator.planner import Site
+from treadle.orchestrator.planner import RunLocation
 from treadle.orchestrator.run_store.run_files import Submission
 from treadle.primitives.errors import TreadleError
 
@@ -54,7 +54,7 @@ WHOLE = [0, -1, 1, 2**31, 2**63 - 1, 2**64 - 1, 2**64, -(2**63) - 1, 10**300]
 VALUES: list[Any] = [*NASTY, *WHOLE, 1e308, -0.0, 5e-324, True, None, [], {}]
 
 FORMS: tuple[DiagnosticFormat, ...] = ("text", "json")
-SITE = Site(
+SITE = RunLocation(
     {"local": Capabilities("local", 2, shares_host=True, gangs=True)}, 2**30, "file:///store", assumed_bytes=10**9
 )
 Mutation = Callable[[random.Random, str], str]

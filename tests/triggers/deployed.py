@@ -15,7 +15,7 @@ from treadle.dsl.normalise import normalise
 from treadle.executors.bundle.build import Bundle, build_bundle
 from treadle.primitives.functions import describe, load
 from treadle.triggers.registry.deployment import Deployment
-from treadle.triggers.registry.registry import Candidate, Registry
+from treadle.triggers.registry.registry import DeploymentCandidate, Registry
 
 TESTS = Path(__file__).parent.parent
 M = "orchestrator.history_functions"
@@ -36,7 +36,7 @@ def deploy(registry: Registry, given: Mapping[str, Any], base: Path) -> Deployme
     spec = read(given)
     references = function_references(spec)
     functions, bundle = code(tuple(references))
-    return registry.deploy(Candidate(normalise(spec), functions, bundle.digest, bundle.data, str(base)))
+    return registry.deploy(DeploymentCandidate(normalise(spec), functions, bundle.digest, bundle.data, str(base)))
 
 
 @cache

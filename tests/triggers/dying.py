@@ -13,13 +13,13 @@ from itertools import count
 
 from treadle import cli
 from treadle.triggers.kafka import confluent_cluster
-from treadle.triggers.kafka.machine_events import Partition
+from treadle.triggers.kafka.machine_events import KafkaPartition
 
 
 def main(when: str, at: int) -> None:
     commit, commits = confluent_cluster.ClusterSource.commit, count(1)
 
-    def dying(self: confluent_cluster.ClusterSource, offsets: Mapping[Partition, int]) -> None:
+    def dying(self: confluent_cluster.ClusterSource, offsets: Mapping[KafkaPartition, int]) -> None:
         last = next(commits) >= at
         if last and when == "before":
             os.kill(os.getpid(), signal.SIGKILL)

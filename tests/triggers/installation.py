@@ -35,7 +35,7 @@ from treadle.primitives.sealing import load_or_create_key, run_key
 from treadle.primitives.stores.store import Store
 from treadle.triggers.kafka.offsets import KafkaPositions, group_of
 from treadle.triggers.registry.deployment import Deployment
-from treadle.triggers.registry.registry import Candidate, Registry
+from treadle.triggers.registry.registry import DeploymentCandidate, Registry
 from treadle.triggers.starter import ensure_search_attribute
 
 TREADLE = str(Path(sys.executable).with_name("treadle"))
@@ -92,7 +92,7 @@ class Installation:
         references = function_references(spec)
         functions = {name: msgspec.to_builtins(describe(load(name, {}))) for name in references}
         bundle = build_bundle(references, [TESTS], {})
-        candidate = Candidate(normalise(spec), functions, bundle.digest, bundle.data, str(self.home.path))
+        candidate = DeploymentCandidate(normalise(spec), functions, bundle.digest, bundle.data, str(self.home.path))
         draft = self.registry.draft(candidate)
         positions = KafkaPositions(self.home, self.profile)
 

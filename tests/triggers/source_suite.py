@@ -8,7 +8,7 @@ from typing import Protocol
 
 from treadle.primitives.events import Record
 from treadle.triggers.kafka.cluster_interface import BrokerUnreachable, EventSource, Listener
-from treadle.triggers.kafka.machine_events import OutOfRange, Partition, Reached
+from treadle.triggers.kafka.machine_events import KafkaPartition, OutOfRange, Reached
 
 PATIENCE = 60.0
 """Seconds; far more than any test here takes."""
@@ -19,21 +19,21 @@ class Heard:
 
     def __init__(self, start: int = 0) -> None:
         self.start = start
-        self.mine: set[Partition] = set()
-        self.committed: dict[Partition, int | None] = {}
+        self.mine: set[KafkaPartition] = set()
+        self.committed: dict[KafkaPartition, int | None] = {}
         self.log: list[str] = []
 
-    def placed(self, partition: Partition, committed: int | None) -> int:
+    def placed(self, partition: KafkaPartition, committed: int | None) -> int:
         self.mine.add(partition)
         self.committed[partition] = committed
         self.log.append(f"placed {partition.number}")
         return self.start if committed is None else committed
 
-    def revoked(self, partitions: Sequence[Partition]) -> None:
+    def revoked(self, partitions: Sequence[KafkaPartition]) -> None:
         self.mine.difference_update(partitions)
         self.log += [f"revoked {one.number}" for one in partitions]
 
-    def lost(self, partitions: Sequence[Partition]) -> None:
+    def lost(self, partitions: Sequence[KafkaPartition]) -> None:
         self.mine.difference_update(partitions)
         self.log += [f"lost {one.number}" for one in partitions]
 

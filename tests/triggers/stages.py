@@ -28,10 +28,10 @@ from treadle.orchestrator.environment.profile import Profile
 from treadle.orchestrator.temporal.connect import connect
 from treadle.primitives import sealing
 from treadle.primitives.stores.store import Store
-from treadle.triggers.kafka.dead_letters import DeadLetter, read_letters
+from treadle.triggers.kafka.dead_letters import KafkaDeadLetter, read_letters
 from treadle.triggers.kafka.offsets import KafkaPositions, group_of
 from treadle.triggers.registry.deployment import Deployment
-from treadle.triggers.registry.registry import Candidate, NoSuchDeployment, Registry
+from treadle.triggers.registry.registry import DeploymentCandidate, NoSuchDeployment, Registry
 from treadle.triggers.service import TriggerService, instance
 from treadle.triggers.start_requests import Starter
 from treadle.triggers.starter import RunStarter, ensure_search_attribute
@@ -70,7 +70,7 @@ class Stage:
         spec = read(document({"live": about}, self.name, inputs=inputs))
         positions = KafkaPositions(self.site.home, self.site.profile)
 
-        candidate = Candidate(normalise(spec), {}, "", b"", "/")
+        candidate = DeploymentCandidate(normalise(spec), {}, "", b"", "/")
         draft = self.site.registry.draft(candidate)
         return self.site.registry.deploy(candidate, lambda before: positions.begins(draft, before))
 
@@ -125,7 +125,7 @@ class Stage:
     def ends(self) -> list[int]:
         return [self.broker.end_offset(self.topic, number) for number in (0, 1)]
 
-    def letters(self) -> list[DeadLetter]:
+    def letters(self) -> list[KafkaDeadLetter]:
         return list(read_letters(self.broker.settings, f"{self.topic}.dlt", f"{self.name}.live"))
 
 

@@ -15,9 +15,9 @@ from treadle.triggers.kafka import confluent_cluster
 from treadle.triggers.kafka.cluster_interface import BrokerUnreachable
 from treadle.triggers.kafka.confluent_cluster import ClusterSource, commit_as_nobody
 from treadle.triggers.kafka.connectivity import Connectivity
-from treadle.triggers.kafka.machine_events import Partition
+from treadle.triggers.kafka.machine_events import KafkaPartition
 
-PARTITIONS = [Partition("t", "u", number) for number in (0, 1)]
+PARTITIONS = [KafkaPartition("t", "u", number) for number in (0, 1)]
 
 
 class Consumer:

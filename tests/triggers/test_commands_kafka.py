@@ -15,7 +15,7 @@ from orchestrator.commands import Done, Terminal
 from triggers.installation import CONNECTION, Installation
 
 from treadle.primitives.events import Event
-from treadle.triggers.objects.seen_objects import ObjectRecords, Refused
+from treadle.triggers.objects.seen_objects import ObjectRecords, RefusedObject
 
 GOOD = {"specversion": "1.0", "source": "/shop", "type": "created", "data": {"amount": 12}}
 
@@ -129,7 +129,7 @@ def test_dropped_letter_is_listed_no_more_and_a_refused_cluster_hides_none(place
     files = {"type": "object", "poll": poll, "with": {"orders": {"items": ["${{ event.data.uri }}"]}}}
     assert hand.run("deploy", write(tmp_path, "other", "event.data.size > 0", files=files)).code == 0
     event = Event("1", "s", "t", data={"uri": "file:///odd"})
-    ObjectRecords(place.store, place.key, "other", "files").refuse(Refused(event, "odd", "r", 1, 5.0))
+    ObjectRecords(place.store, place.key, "other", "files").refuse(RefusedObject(event, "odd", "r", 1, 5.0))
     with home.profiles.open("a") as profiles:
         profiles.write(f'[refused.kafka.{CONNECTION}]\nbootstrap.servers = "127.0.0.1:1"\n')
     refused = hand.run("dlq", "list", "-o", "json", TREADLE_PROFILE="refused")

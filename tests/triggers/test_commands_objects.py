@@ -13,7 +13,7 @@ from treadle.orchestrator.environment.home import Home
 from treadle.primitives.sealing import load_or_create_key
 from treadle.primitives.stores.store import ObjectInfo, Store
 from treadle.triggers.objects.listing_diff import event_of
-from treadle.triggers.objects.seen_objects import ObjectRecords, Refused
+from treadle.triggers.objects.seen_objects import ObjectRecords, RefusedObject
 from treadle.triggers.registry.registry import Registry
 
 FILES = {
@@ -35,7 +35,7 @@ def test_object_that_a_look_refused_is_listed_shown_and_replayed(tmp_path: Path)
     store, key = Store.open(home.store.as_uri()), load_or_create_key(home.key)
     deploy(Registry(store, key), document({"files": FILES}, "looked", inputs={"source": {"type": "uri"}}), tmp_path)
     for number, event in enumerate(EVENTS):
-        refused = Refused(event, f"filter: reason {number}", f"looked.files.{number}", 1, 1.9e9 + number)
+        refused = RefusedObject(event, f"filter: reason {number}", f"looked.files.{number}", 1, 1.9e9 + number)
         ObjectRecords(store, key, "looked", "files").refuse(refused)
     hand = Terminal(tmp_path, home.path)
 

@@ -20,7 +20,7 @@ from treadle.triggers.kafka.acls import lacking
 from treadle.triggers.kafka.cluster_interface import BrokerUnreachable
 from treadle.triggers.kafka.confluent_cluster import ClusterSource
 from treadle.triggers.kafka.connectivity import Connectivity, cause_of
-from treadle.triggers.kafka.reader_settings import Reading
+from treadle.triggers.kafka.reader_settings import ReaderSettings
 from treadle.triggers.kafka.topics import Topics
 
 
@@ -103,8 +103,8 @@ def test_line_of_the_library_is_understood(text: str, meaning: str) -> None:
 # -- rights --------------------------------------------------------------------------------------------------------
 
 
-def reading(topic: str) -> Reading:
-    return Reading("prod", (topic,), f"{topic}.dlt", True, None, None)
+def reading(topic: str) -> ReaderSettings:
+    return ReaderSettings("prod", (topic,), f"{topic}.dlt", True, None, None)
 
 
 def test_missing_rights_are_named_before_an_event_needs_them(real_kafka: Broker) -> None:

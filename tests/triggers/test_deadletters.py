@@ -15,18 +15,18 @@ from treadle.cli.common import formatting
 from treadle.primitives.events import Record
 from treadle.triggers.dead_letter_replay import of_topic
 from treadle.triggers.kafka import dead_letters
-from treadle.triggers.kafka.cluster_interface import Broken, BrokerUnreachable
+from treadle.triggers.kafka.cluster_interface import BrokerUnreachable, ConsumerBroken
 from treadle.triggers.kafka.connectivity import Connectivity
 from treadle.triggers.kafka.dead_letters import (
-    DeadLetter,
     Graveyard,
     Headers,
+    KafkaDeadLetter,
     headers,
     letter_of,
     read_letters,
     shortened,
 )
-from treadle.triggers.kafka.machine_events import Bury, Done, Failed, Partition
+from treadle.triggers.kafka.machine_events import Bury, EffectDone, EffectFailed, KafkaPartition
 
 RECORD = Record("orders", "u", 2, 17, b"key", b"value", (("trace", b"t"), ("none", None)), 1.001)
 REASON = "it does not fit"
@@ -69,7 +69,7 @@ class Message:
         return self._error
 
 
-def letter(record: Record, reason: str = REASON, *, omitted: bool = False) -> DeadLetter:
+def letter(record: Record, reason: str = REASON, *, omitted: bool = False) -> KafkaDeadLetter:
     return letter_of(Message(record, said(record, reason, omitted=omitted)))  # type: ignore[arg-type]
 
 
@@ -165,7 +165,7 @@ class Yard:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.made: list[str] = []
-        self.answers: list[Done | Failed] = []
+        self.answers: list[EffectDone | EffectFailed] = []
         monkeypatch.setattr(dead_letters, "Producer", Producer)
         monkeypatch.setattr(
             dead_letters, "Topics", lambda *_: SimpleNamespace(create=self.made.append, connectivity=Connectivity("c"))
@@ -185,39 +185,39 @@ class Yard:
 
 def test_a_letter_is_buried_when_it_is_there_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
     yard = Yard(monkeypatch)
-    assert yard.bury(None) == [Done]
+    assert yard.bury(None) == [EffectDone]
     assert yard.producer.values == [b"value"]
     assert yard.producer.settings["enable.idempotence"] is True
     assert yard.producer.settings["bootstrap.servers"] == "x:1"
-    assert yard.bury(KafkaError._MSG_TIMED_OUT) == [Done, Failed]
+    assert yard.bury(KafkaError._MSG_TIMED_OUT) == [EffectDone, EffectFailed]
     assert yard.made == []
 
 
 def test_a_letter_too_large_for_its_topic_is_written_without_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
     yard = Yard(monkeypatch)
-    assert yard.bury(KafkaError.MSG_SIZE_TOO_LARGE, None) == [Done]
+    assert yard.bury(KafkaError.MSG_SIZE_TOO_LARGE, None) == [EffectDone]
     assert yard.producer.values == [b"value", shortened(RECORD).value]
     refused = KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
-    assert yard.bury(refused, KafkaError.MSG_SIZE_TOO_LARGE) == [Done, Failed], "and only once"
+    assert yard.bury(refused, KafkaError.MSG_SIZE_TOO_LARGE) == [EffectDone, EffectFailed], "and only once"
 
 
 def test_a_topic_of_letters_that_is_missing_is_made_and_the_letter_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
     yard = Yard(monkeypatch)
-    assert yard.bury(KafkaError.UNKNOWN_TOPIC_OR_PART) == [Failed]
+    assert yard.bury(KafkaError.UNKNOWN_TOPIC_OR_PART) == [EffectFailed]
     assert yard.made == ["orders.dlt"]
-    assert "orders.dlt" in cast(Failed, yard.answers[0]).reason
+    assert "orders.dlt" in cast(EffectFailed, yard.answers[0]).reason
 
 
 def test_more_letters_than_the_producer_holds_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Yard(monkeypatch).bury(BufferError("full")) == [Failed]
+    assert Yard(monkeypatch).bury(BufferError("full")) == [EffectFailed]
 
 
 def test_a_producer_that_will_never_write_again_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     yard = Yard(monkeypatch)
     yard.bury(KafkaError._MSG_TIMED_OUT)
     yard.graveyard.poll()
-    assert yard.bury(KafkaException(KafkaError(KafkaError._FATAL))) == [Failed, Failed]
-    with pytest.raises(Broken):
+    assert yard.bury(KafkaException(KafkaError(KafkaError._FATAL))) == [EffectFailed, EffectFailed]
+    with pytest.raises(ConsumerBroken):
         yard.graveyard.poll()
 
 
@@ -249,10 +249,10 @@ class Topics:
     def __init__(self, *_: Any) -> None:
         pass
 
-    def partitions(self, topics: Sequence[str]) -> dict[str, list[Partition]]:
-        return {"orders.dlt": [Partition("orders.dlt", "u", number) for number in (0, 1)]}
+    def partitions(self, topics: Sequence[str]) -> dict[str, list[KafkaPartition]]:
+        return {"orders.dlt": [KafkaPartition("orders.dlt", "u", number) for number in (0, 1)]}
 
-    def offsets(self, partitions: Sequence[Partition], end: bool) -> dict[Partition, int]:
+    def offsets(self, partitions: Sequence[KafkaPartition], end: bool) -> dict[KafkaPartition, int]:
         return {one: 3 * end * one.number for one in partitions}
 
 

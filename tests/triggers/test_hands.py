@@ -12,9 +12,18 @@ from triggers.test_orders import gathered, nobody
 from treadle.orchestrator.environment.connection_errors import Unreachable
 from treadle.primitives.errors import CorruptError, UsageError
 from treadle.triggers.kafka.effects import ThreadHands
-from treadle.triggers.kafka.machine_events import Answer, Bury, Done, Failed, Happening, Refused, RunEnded, Start
+from treadle.triggers.kafka.machine_events import (
+    Answer,
+    Bury,
+    EffectDone,
+    EffectFailed,
+    Happening,
+    RunEnded,
+    Start,
+    StartRefused,
+)
 from treadle.triggers.kafka.matching import Lineage
-from treadle.triggers.start_requests import Started, StartOrder
+from treadle.triggers.start_requests import RunStarted, StartOrder
 
 PLAIN = known(version(1, {}))
 
@@ -22,13 +31,13 @@ PLAIN = known(version(1, {}))
 class Starts:
     """A Starter with one answer. Its runs never end."""
 
-    def __init__(self, answer: Started | Exception) -> None:
+    def __init__(self, answer: RunStarted | Exception) -> None:
         self._answer = answer
         self.orders: list[StartOrder] = []
         self.watched: list[str] = []
         self.given_up = asyncio.Event()
 
-    async def start(self, order: StartOrder) -> Started:
+    async def start(self, order: StartOrder) -> RunStarted:
         self.orders.append(order)
         if isinstance(self._answer, Exception):
             raise self._answer
@@ -59,7 +68,7 @@ class Yard:
 
     def poll(self) -> None:
         while self._tickets:
-            self._told.put_nowait(Done(self._tickets.pop()))
+            self._told.put_nowait(EffectDone(self._tickets.pop()))
 
 
 def hands(starts: Starts, told: asyncio.Queue[Happening], at: Lineage = PLAIN) -> ThreadHands:
@@ -70,16 +79,16 @@ def hands(starts: Starts, told: asyncio.Queue[Happening], at: Lineage = PLAIN) -
 @pytest.mark.parametrize(
     ("outcome", "answer"),
     [
-        (Started("r", True, {"end": 5}), Done(7, {"end": 5})),
-        (Started("r", False, {"end": 5}), Done(7, {"end": 5}, new=False)),
-        (UsageError("it does not fit", "Mend it."), Refused(7, "it does not fit")),
-        (Unreachable("nobody is there", "Wait."), Failed(7, str(Unreachable("nobody is there", "Wait.")))),
-        (CorruptError("somebody else wrote it"), Failed(7, "somebody else wrote it")),
-        (KeyError("a defect"), Failed(7, "KeyError: 'a defect'")),
+        (RunStarted("r", True, {"end": 5}), EffectDone(7, {"end": 5})),
+        (RunStarted("r", False, {"end": 5}), EffectDone(7, {"end": 5}, new=False)),
+        (UsageError("it does not fit", "Mend it."), StartRefused(7, "it does not fit")),
+        (Unreachable("nobody is there", "Wait."), EffectFailed(7, str(Unreachable("nobody is there", "Wait.")))),
+        (CorruptError("somebody else wrote it"), EffectFailed(7, "somebody else wrote it")),
+        (KeyError("a defect"), EffectFailed(7, "KeyError: 'a defect'")),
     ],
     ids=lambda value: type(value).__name__,
 )
-async def test_a_start_is_answered(outcome: Started | Exception, answer: Answer) -> None:
+async def test_a_start_is_answered(outcome: RunStarted | Exception, answer: Answer) -> None:
     starts, told = Starts(outcome), asyncio.Queue[Happening]()
     hands(starts, told).start(Start(7, gathered(PLAIN, record(3))))
     assert await asyncio.wait_for(told.get(), 60) == answer
@@ -91,7 +100,7 @@ async def test_impossible_inputs_are_refused_before_any_request() -> None:
     starts, told = Starts(KeyError()), asyncio.Queue[Happening]()
     hands(starts, told, at).start(Start(7, gathered(at, record(3))))
     answer = await asyncio.wait_for(told.get(), 60)
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, StartRefused)
     assert "there is no event.data.n" in answer.reason
     assert starts.orders == []
 
@@ -102,7 +111,7 @@ async def test_letters_are_answered_in_a_later_turn() -> None:
     made.bury(Bury(7, record(3), 1, "it does not fit"))
     assert told.empty()
     made.breathe()
-    assert told.get_nowait() == Done(7)
+    assert told.get_nowait() == EffectDone(7)
 
 
 async def test_end_of_a_run_is_reported_and_no_task_waits_after_the_trigger_ended() -> None:

@@ -9,7 +9,7 @@ from triggers.deployed import document, read
 
 from treadle.dsl.normalise import normalise
 from treadle.primitives.events import Record
-from treadle.triggers.kafka.machine_events import Partition
+from treadle.triggers.kafka.machine_events import KafkaPartition
 from treadle.triggers.kafka.matching import Lineage, Unsettled, lineage
 from treadle.triggers.registry.deployment import Deployment, Position
 
@@ -73,9 +73,9 @@ def test_a_topic_is_decided_on_by_versions_that_read_it() -> None:
     assert [at.deciding(record(30)).version, at.deciding(record(0)).version] == [2, 1]
     assert [at.deciding(record(offset, "b")).version for offset in (0, 7, 8, 9)] == [2, 2, 2, 3]
     assert at.deciding(record(0, "never read")).version == 3
-    begins = {topic: at.begin(Partition(topic, f"u{topic}", 0)) for topic in ("a", "b", "c")}
+    begins = {topic: at.begin(KafkaPartition(topic, f"u{topic}", 0)) for topic in ("a", "b", "c")}
     assert begins == {"a": 5, "b": 7, "c": 0}
-    assert at.begin(Partition("a", "ua", 1)) == 0
+    assert at.begin(KafkaPartition("a", "ua", 1)) == 0
 
 
 def test_a_lineage_ends_where_the_trigger_was_not_the_same() -> None:

@@ -23,10 +23,10 @@ from treadle.primitives.errors import CorruptError, StoreError, UsageError
 from treadle.primitives.events import Record
 from treadle.primitives.stores.store import Store
 from treadle.triggers.kafka import runner as module
-from treadle.triggers.kafka.cluster_interface import Broken, BrokerUnreachable, Listener
-from treadle.triggers.kafka.machine_events import OutOfRange, Partition, Reached
+from treadle.triggers.kafka.cluster_interface import BrokerUnreachable, ConsumerBroken, Listener
+from treadle.triggers.kafka.machine_events import KafkaPartition, OutOfRange, Reached
 from treadle.triggers.kafka.runner import KafkaRunner
-from treadle.triggers.start_requests import Started, StartOrder
+from treadle.triggers.start_requests import RunStarted, StartOrder
 from treadle.triggers.trigger_runner import TriggerSite
 
 
@@ -35,7 +35,7 @@ from treadle.triggers.trigger_runner import TriggerSite
     [
         (StoreError("the bucket does not answer", retryable=True), "failing"),
         (BrokerUnreachable("nobody is there"), "failing"),
-        (Broken("the client gives up"), "failing"),
+        (ConsumerBroken("the client gives up"), "failing"),
         (StoreError("the bucket refuses"), "failed"),
         (UsageError("the topic does not exist"), "failed"),
         (CorruptError("somebody else wrote it"), "failed"),
@@ -92,7 +92,7 @@ class Source:
 
     def __init__(self, _: Any, group: str, __: str, topics: Sequence[str], listener: Listener, **___: Any) -> None:
         self.group, self._listener = group, listener
-        self._partition = Partition(topics[0], f"u{topics[0]}", 0)
+        self._partition = KafkaPartition(topics[0], f"u{topics[0]}", 0)
         self._fresh, self.closed = True, False
         self.records: list[Record | OutOfRange | Reached] = []
         Source.made.append(self)
@@ -105,13 +105,13 @@ class Source:
         found, self.records = self.records, []
         return found
 
-    def commit(self, offsets: Mapping[Partition, int]) -> None:
+    def commit(self, offsets: Mapping[KafkaPartition, int]) -> None:
         raise AssertionError("nothing is done")
 
-    def seek(self, partition: Partition, offset: int) -> None:
+    def seek(self, partition: KafkaPartition, offset: int) -> None:
         raise NotImplementedError
 
-    def reading(self, partition: Partition, wanted: bool) -> None:
+    def reading(self, partition: KafkaPartition, wanted: bool) -> None:
         raise NotImplementedError
 
     def lag(self) -> int | None:
@@ -211,9 +211,9 @@ class Starter:
             raise BrokerUnreachable("nobody counts")
         return self.open
 
-    async def start(self, order: StartOrder) -> Started:
+    async def start(self, order: StartOrder) -> RunStarted:
         self.started.append(order.run)
-        return Started(order.run, True)
+        return RunStarted(order.run, True)
 
     async def wait(self, run: str) -> None:
         await asyncio.Event().wait()

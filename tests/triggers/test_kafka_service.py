@@ -13,11 +13,11 @@ from treadle.orchestrator.environment.home import Home
 from treadle.primitives.errors import UsageError
 from treadle.triggers.dead_letter_replay import replay_orders
 from treadle.triggers.kafka import machine
-from treadle.triggers.kafka.dead_letters import DeadLetter
+from treadle.triggers.kafka.dead_letters import KafkaDeadLetter
 from treadle.triggers.kafka.matching import lineage
 from treadle.triggers.kafka.offsets import KafkaPositions, StoredMarks
 from treadle.triggers.kafka.payloads import Payloads
-from treadle.triggers.start_requests import Started, Starter, StartOrder
+from treadle.triggers.start_requests import RunStarted, Starter, StartOrder
 from treadle.triggers.status_store import read_statuses
 
 __all__ = ["home"]
@@ -48,7 +48,7 @@ async def test_each_matching_record_starts_one_run_and_poison_becomes_letters(ho
         await asyncio.to_thread(_check_replay, here, letters[5], letters[7])
 
 
-def _check_replay(here: Stage, letter: DeadLetter, omitted: DeadLetter) -> None:
+def _check_replay(here: Stage, letter: KafkaDeadLetter, omitted: KafkaDeadLetter) -> None:
     """The next version accepts a record that the first one refused."""
     here.deploy()
     at = lineage(here.site.registry.history(here.name), "live")
@@ -101,7 +101,7 @@ class Silent:
     def __init__(self, starter: Starter) -> None:
         self._starter, self.asked = starter, list[str]()
 
-    async def start(self, order: StartOrder) -> Started:
+    async def start(self, order: StartOrder) -> RunStarted:
         if order.run.endswith(".0.0"):
             await self._starter.start(order)
         self.asked.append(order.run)

@@ -12,7 +12,7 @@ from triggers.world import TOPIC, Owner, World
 
 from treadle.primitives.errors import TreadleError
 from treadle.primitives.events import Record
-from treadle.triggers.kafka.cluster_interface import EventSource, Fenced, Listener
+from treadle.triggers.kafka.cluster_interface import ConsumerFenced, EventSource, Listener
 from treadle.triggers.kafka.confluent_cluster import ClusterSource
 
 TRIGGER = {"type": "kafka", "connection": "c", "topics": [TOPIC], "format": "json"}
@@ -128,7 +128,7 @@ class TestCluster(SourceTests):
         take(1, first)
         second = bench.join("one", Heard())
         take(1, second)
-        with pytest.raises(Fenced):
+        with pytest.raises(ConsumerFenced):
             until(lambda: False, first)
         first.close()
         second.close()

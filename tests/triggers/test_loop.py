@@ -13,7 +13,7 @@ from triggers.world import TOPIC, Owner, World
 from treadle.primitives.errors import DataError, StoreError
 from treadle.primitives.events import Record
 from treadle.triggers.kafka.loop import JUDGING
-from treadle.triggers.kafka.machine_events import Judged, Partition
+from treadle.triggers.kafka.machine_events import Judged, KafkaPartition
 from treadle.triggers.kafka.matching import Lineage
 
 TRIGGER = {"type": "kafka", "connection": "c", "topics": [TOPIC], "format": "json", "startFrom": "earliest"}
@@ -95,9 +95,9 @@ def test_departing_consumer_leaves_its_mark_after_the_last_commit() -> None:
     here.produce(0, b"1")
     owner.step()
     here.answer(owner, 0, "done")
-    left: list[tuple[list[Partition], int | None]] = []
+    left: list[tuple[list[KafkaPartition], int | None]] = []
 
-    def leave(partitions: Iterable[Partition]) -> None:
+    def leave(partitions: Iterable[KafkaPartition]) -> None:
         left.append((list(partitions), here.marks.load(here.life.partition(0))))
         raise StoreError("it does not answer")
 

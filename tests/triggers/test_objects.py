@@ -14,7 +14,7 @@ from treadle.primitives.events import Event
 from treadle.primitives.events.decode import Undecodable
 from treadle.primitives.stores.input_files import list_files
 from treadle.primitives.stores.store import ObjectInfo, Store
-from treadle.triggers.objects.listing_diff import MARK, Seen, event_of, first_look
+from treadle.triggers.objects.listing_diff import MARK, HandledObjects, event_of, first_look
 from treadle.triggers.objects.notifications import decode_notification, uri_of
 
 OBJECT = {"size": 863, "eTag": "a4c672349820", "sequencer": "174E66E2"}
@@ -267,7 +267,7 @@ def test_a_folder_that_is_empty_for_a_while_has_nothing_new_when_all_is_back() -
 
 def test_new_objects_come_oldest_first() -> None:
     listing = [info("a", modified=3.0), info("b", modified=1.0), info("c", modified=2.0), info("d", modified=1.0)]
-    assert [one.name for one in Seen().fresh(listing)] == ["b", "d", "c", "a"]
+    assert [one.name for one in HandledObjects().fresh(listing)] == ["b", "d", "c", "a"]
 
 
 def test_start_from_decides_the_result_of_the_first_look() -> None:
@@ -301,7 +301,7 @@ def test_every_object_starts_at_least_once_and_a_saved_one_never_again(
         if data.draw(st.booleans()):
             saved, kept = seen.pack(), set(handled)
         elif data.draw(st.booleans()):
-            seen, handled = Seen.unpack(saved), set(kept)
+            seen, handled = HandledObjects.unpack(saved), set(kept)
 
 
 @given(st.lists(OBJECTS))
@@ -309,13 +309,13 @@ def test_marks_survive_being_kept(objects: list[ObjectInfo]) -> None:
     seen = first_look(objects, deployed=None)
     for found in objects:
         seen.handled(found)
-    assert Seen.unpack(seen.pack()).fresh(objects) == []
+    assert HandledObjects.unpack(seen.pack()).fresh(objects) == []
     assert len(seen.pack()) == MARK * len(set(objects))
 
 
 def test_marks_that_were_cut_off_are_refused() -> None:
     with pytest.raises(ValueError, match="cut off"):
-        Seen.unpack(bytes(MARK + 1))
+        HandledObjects.unpack(bytes(MARK + 1))
 
 
 def test_a_hundred_thousand_objects_are_small_and_one_more_is_found() -> None:

@@ -26,7 +26,7 @@ from treadle.triggers.objects import poller as module
 from treadle.triggers.objects.poller import Poller
 from treadle.triggers.objects.seen_objects import ObjectRecords, born
 from treadle.triggers.registry.registry import Registry
-from treadle.triggers.start_requests import Started, StartOrder
+from treadle.triggers.start_requests import RunStarted, StartOrder
 from treadle.triggers.trigger_runner import TriggerSite
 
 KEY = b"k" * 32
@@ -43,7 +43,7 @@ class Starts:
         self.at_once = self.most_at_once = 0
         self.over = asyncio.Event()
 
-    async def start(self, order: StartOrder) -> Started:
+    async def start(self, order: StartOrder) -> RunStarted:
         self.asked += 1
         if self.away:
             self.away -= 1
@@ -51,7 +51,7 @@ class Starts:
         new = order.run not in self.runs
         if new:
             self.orders.append(order)
-        return Started(order.run, new)
+        return RunStarted(order.run, new)
 
     async def active(self, workflow: str, trigger: str) -> int:
         return 0
@@ -78,7 +78,7 @@ class Checked(Starts):
         super().__init__()
         self._registry = registry
 
-    async def start(self, order: StartOrder) -> Started:
+    async def start(self, order: StartOrder) -> RunStarted:
         submission = self._registry.deployment(order.workflow, order.version).submission(order.run, order.inputs)
         check_allowed(None, submission)
         return await super().start(order)
@@ -319,7 +319,7 @@ class Interrupted(Starts):
         super().__init__()
         self.pause: Callable[[], Awaitable[None]] | None = None
 
-    async def start(self, order: StartOrder) -> Started:
+    async def start(self, order: StartOrder) -> RunStarted:
         if self.pause is not None:
             pause, self.pause = self.pause, None
             await pause()

@@ -12,21 +12,21 @@ from treadle.primitives.errors import UsageError
 from treadle.primitives.events import Record
 from treadle.triggers.dead_letter_replay import replay_orders
 from treadle.triggers.event_mapping import Unfit
-from treadle.triggers.kafka.batch import Batch
-from treadle.triggers.kafka.dead_letters import DeadLetter
+from treadle.triggers.kafka.batch import KafkaBatch
+from treadle.triggers.kafka.dead_letters import KafkaDeadLetter
 from treadle.triggers.kafka.matching import Lineage
 from treadle.triggers.start_requests import StartOrder
 
 BATCH = {"maxEvents": 5, "maxWait": "1s"}
 
 
-def gathered(at: Lineage, *records: Record) -> Batch:
+def gathered(at: Lineage, *records: Record) -> KafkaBatch:
     """The batch of a machine for matching records, and for one that it passed over behind them."""
     matched = tuple(match for one in records for match in at.judge(one).matches)
-    return Batch(at.newest.version, matched, records[-1].offset + 2)
+    return KafkaBatch(at.newest.version, matched, records[-1].offset + 2)
 
 
-def nobody(batch: Batch, trigger: KafkaTrigger) -> Any:
+def nobody(batch: KafkaBatch, trigger: KafkaTrigger) -> Any:
     raise AssertionError("nothing wants the events")
 
 
@@ -41,9 +41,9 @@ def test_a_record_gives_its_run_its_inputs() -> None:
 def test_a_batch_has_its_events_and_the_time_of_its_first_and_its_end_travels() -> None:
     at = known(version(1, {}, batch=BATCH, with_={"all": "${{ trigger.events }}", "at": "${{ trigger.time.epoch }}"}))
     batch = gathered(at, record(7, time=61.0), record(9, time=99.0))
-    asked: list[tuple[Batch, str]] = []
+    asked: list[tuple[KafkaBatch, str]] = []
 
-    def events(batch: Batch, trigger: KafkaTrigger) -> Any:
+    def events(batch: KafkaBatch, trigger: KafkaTrigger) -> Any:
         asked.append((batch, trigger.type))
         return ["a", "b"]
 
@@ -69,8 +69,8 @@ def test_objects_are_passed_unchanged() -> None:
 # -- dead letters --------------------------------------------------------------------------------------------------
 
 
-def letter(value: bytes | None, *, omitted: bool = False) -> DeadLetter:
-    return DeadLetter("a.dlt", 0, 3, record(7, value=value), "orders.live", 1, "it did not fit", omitted)
+def letter(value: bytes | None, *, omitted: bool = False) -> KafkaDeadLetter:
+    return KafkaDeadLetter("a.dlt", 0, 3, record(7, value=value), "orders.live", 1, "it did not fit", omitted)
 
 
 def test_a_letter_is_judged_by_the_newest_version_and_each_replay_has_a_run() -> None:
@@ -99,7 +99,7 @@ def test_records_of_a_replayed_run_are_copied_because_they_may_expire(asked: str
     at = known(version(1, {}, events=asked, batch=BATCH, with_={"all": "${{ trigger.events }}"}))
     ends: list[int] = []
 
-    def events(batch: Batch, trigger: KafkaTrigger) -> Any:
+    def events(batch: KafkaBatch, trigger: KafkaTrigger) -> Any:
         ends.append(batch.end)
         return trigger.events
 

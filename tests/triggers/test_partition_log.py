@@ -6,7 +6,7 @@ import msgspec
 from triggers.test_machine import A, batches, dead, match, passed
 from triggers.test_machine_holds import large
 
-from treadle.triggers.kafka.batch import Batch
+from treadle.triggers.kafka.batch import KafkaBatch
 from treadle.triggers.kafka.partition_progress import PartitionLog
 
 THREE = batches(3)
@@ -78,7 +78,7 @@ def test_single_records_start_beside_each_other_and_end_with_themselves() -> Non
     for offset in (3, 5):
         it.take(match(A, offset), None, 0.0)
     it.take(dead(A, 6), None, 0.0)
-    found: list[Batch] = []
+    found: list[KafkaBatch] = []
     while it.startable():
         found.append(it.start(len(found) + 1))
     assert [(batch.run, batch.end) for batch in found] == [("0.3", 4), ("0.5", 6)]

@@ -24,7 +24,7 @@ from treadle.primitives.errors import CorruptError, DataError, UsageError
 from treadle.primitives.events import Record, offset_ranges
 from treadle.primitives.events.decode import decode
 from treadle.primitives.stores.store import Store
-from treadle.triggers.kafka.batch import Batch, Match
+from treadle.triggers.kafka.batch import KafkaBatch, Match
 from treadle.triggers.kafka.payloads import Payloads, Topic, choose
 from treadle.triggers.kafka.payloads.event_payloads import is_plain
 from treadle.triggers.kafka.payloads.topic_retention import topic_of
@@ -40,10 +40,10 @@ def trigger(**more: Any) -> KafkaTrigger:
     return KafkaTrigger.model_validate(known | more)
 
 
-def batch(values: dict[int, bytes], kafka: KafkaTrigger, age: float = 0.0, run: str = "run") -> Batch:
+def batch(values: dict[int, bytes], kafka: KafkaTrigger, age: float = 0.0, run: str = "run") -> KafkaBatch:
     records = [Record("orders", "uuid", 2, offset, None, value, time=NOW - age) for offset, value in values.items()]
     matched = tuple(Match(one, decode(one, kafka.format, kafka.connection), run) for one in records)
-    return Batch(1, matched, max(values) + 1)
+    return KafkaBatch(1, matched, max(values) + 1)
 
 
 def payloads(store: Store, topic: Topic | None = KEPT) -> Payloads:

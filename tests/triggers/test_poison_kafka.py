@@ -13,7 +13,7 @@ from temporalio.client import Client
 from triggers.installation import CONNECTION, Installation, workflow
 
 from treadle.orchestrator.environment.kafka_connections import kafka_settings
-from treadle.triggers.kafka.dead_letters import DeadLetter, read_letters
+from treadle.triggers.kafka.dead_letters import KafkaDeadLetter, read_letters
 
 TOPIC = "poison"
 HUGE = 5 * 2**20
@@ -45,7 +45,7 @@ def poisoned(place: Installation) -> dict[str, int]:
     return found
 
 
-Letters = dict[int, DeadLetter]
+Letters = dict[int, KafkaDeadLetter]
 """Offset of the record -> its letter."""
 
 
@@ -61,7 +61,7 @@ async def told(letters: Callable[[], Letters], client: Client, place: Installati
         await asyncio.sleep(0.2)
 
 
-def replay(place: Installation, letter: DeadLetter) -> list[dict[str, Any]]:
+def replay(place: Installation, letter: KafkaDeadLetter) -> list[dict[str, Any]]:
     done = place.treadle("dlq", "replay", letter.id, "-o", "json")
     assert done.returncode == 0, done.stderr
     shown: list[dict[str, Any]] = json.loads(done.stdout)
@@ -92,7 +92,7 @@ async def test_poison_is_kept_with_its_reason_and_stops_nothing(place: Installat
     await _replayed(client, place, kept[where["schema-invalid"]])
 
 
-async def _replayed(client: Client, place: Installation, letter: DeadLetter) -> None:
+async def _replayed(client: Client, place: Installation, letter: KafkaDeadLetter) -> None:
     """The workflow is corrected: its schema accepts the event. Replayed twice, it starts one run."""
     place.deploy(workflow("poison", TOPIC, "a"))
     for _ in range(2):

@@ -20,13 +20,13 @@ from treadle.primitives import sealing
 from treadle.primitives.errors import CorruptError, UsageError
 from treadle.primitives.stores.store import Store
 from treadle.triggers.kafka import confluent_cluster, offsets, topics
-from treadle.triggers.kafka.machine_events import Partition
+from treadle.triggers.kafka.machine_events import KafkaPartition
 from treadle.triggers.kafka.matching import Lineage, lineage
 from treadle.triggers.kafka.offsets import SAVE_EVERY, KafkaPositions, StoredMarks, group_of
 from treadle.triggers.registry.deployment import Deployment, Position
 
 KEY = b"k" * 32
-A0, A1, B0 = Partition("a", "ua", 0), Partition("a", "ua", 1), Partition("b", "ub", 0)
+A0, A1, B0 = KafkaPartition("a", "ua", 0), KafkaPartition("a", "ua", 1), KafkaPartition("b", "ub", 0)
 FIRST, END = {A0: 3, A1: 0, B0: 5}, {A0: 10, A1: 20, B0: 30}
 TICKS = {"type": "schedule", "cron": "0 2 * * *"}
 _STORES = itertools.count()
@@ -37,24 +37,24 @@ class Cluster:
 
     def __init__(self) -> None:
         self.policies: dict[str, dict[str, str]] = {}
-        self.at: dict[Partition, int] = {}
-        self.committed: list[tuple[Mapping[str, Any], str, dict[Partition, int]]] = []
+        self.at: dict[KafkaPartition, int] = {}
+        self.committed: list[tuple[Mapping[str, Any], str, dict[KafkaPartition, int]]] = []
         self.occupied = False
 
-    def partitions(self, wanted: Sequence[str]) -> dict[str, list[Partition]]:
+    def partitions(self, wanted: Sequence[str]) -> dict[str, list[KafkaPartition]]:
         return {topic: [one for one in END if one.topic == topic] for topic in wanted if topic in ("a", "b")}
 
-    def offsets(self, partitions: Sequence[Partition], end: bool) -> dict[Partition, int]:
+    def offsets(self, partitions: Sequence[KafkaPartition], end: bool) -> dict[KafkaPartition, int]:
         return {one: (END if end else FIRST)[one] for one in partitions}
 
-    def offsets_at(self, partitions: Sequence[Partition], milliseconds: int) -> dict[Partition, int]:
+    def offsets_at(self, partitions: Sequence[KafkaPartition], milliseconds: int) -> dict[KafkaPartition, int]:
         assert milliseconds == 1_768_000_000_123
         return {one: self.at[one] for one in partitions}
 
     def policy(self, topic: str) -> dict[str, str]:
         return self.policies.get(topic, {})
 
-    def commit(self, settings: Mapping[str, Any], group: str, offsets: Mapping[Partition, int]) -> None:
+    def commit(self, settings: Mapping[str, Any], group: str, offsets: Mapping[KafkaPartition, int]) -> None:
         if self.occupied:
             raise UsageError("a service runs the trigger now")
         self.committed.append((settings, group, dict(offsets)))
@@ -168,7 +168,7 @@ def newest(**changes: Any) -> Lineage:
     ],
 )
 def test_trigger_seeks_within_the_existing_records(
-    places: KafkaPositions, kafka: Cluster, to: Any, wanted: dict[Partition, int]
+    places: KafkaPositions, kafka: Cluster, to: Any, wanted: dict[KafkaPartition, int]
 ) -> None:
     kafka.at = {A0: 0, A1: -1, B0: 7}
     kept = marks()
@@ -235,10 +235,10 @@ def test_marks_are_of_one_group_one_life_of_a_topic_and_one_partition() -> None:
     store = Store.open(f"memory://marks-{next(_STORES)}")
     marks(store).save(A0, 5)
     assert marks(store).load(A0) == 5
-    others = (A1, Partition("a", "another life", 0))
+    others = (A1, KafkaPartition("a", "another life", 0))
     assert [marks(store).load(one) for one in others] == [None, None]
     assert marks(store, "h").load(A0) is None
-    assert marks(store).load(Partition("renamed", "ua", 0)) == 5, "a topic is its UUID"
+    assert marks(store).load(KafkaPartition("renamed", "ua", 0)) == 5, "a topic is its UUID"
     with pytest.raises(CorruptError):
         marks(store, key=b"x" * 32).load(A0)
 

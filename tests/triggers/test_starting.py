@@ -8,7 +8,7 @@ import pytest
 
 from treadle.orchestrator.environment.connection_errors import Unreachable
 from treadle.triggers import start_requests
-from treadle.triggers.start_requests import Started, StartOrder, end_of
+from treadle.triggers.start_requests import RunStarted, StartOrder, end_of
 
 
 class Troubled:
@@ -17,7 +17,7 @@ class Troubled:
     def __init__(self) -> None:
         self.troubles: list[Exception] = [KeyError("a defect"), Unreachable("nobody is there")]
 
-    async def start(self, order: StartOrder) -> Started:
+    async def start(self, order: StartOrder) -> RunStarted:
         raise NotImplementedError
 
     async def active(self, workflow: str, trigger: str) -> int:

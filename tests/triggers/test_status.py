@@ -10,10 +10,10 @@ from kafka import Broker
 from triggers.stages import home, stage
 from triggers.test_machine import A, machine, match, passed
 
-from treadle.cli.trigger_output import Line, count, state
+from treadle.cli.trigger_output import TriggerLine, count, state
 from treadle.orchestrator.environment.home import Home
-from treadle.triggers.kafka.machine_events import Arrived, Commit, Done, Failed, Judged, Reached, Start
-from treadle.triggers.status_store import Memory
+from treadle.triggers.kafka.machine_events import Arrived, Commit, EffectDone, EffectFailed, Judged, Reached, Start
+from treadle.triggers.status_store import StatusStore
 from treadle.triggers.trigger_runner import TriggerStatus
 
 __all__ = ["home"]
@@ -25,8 +25,8 @@ def test_machine_counts_what_becomes_of_each_record_once() -> None:
     arrived = Arrived(A, (match(A, 0), match(A, 1), passed(A, 2), dead))
     starts = [one for one in it.handle(arrived, 0.0) if isinstance(one, Start)]
     it.handle(arrived, 0.0)
-    it.handle(Done(starts[0].ticket, new=False), 0.0)
-    it.handle(Done(starts[1].ticket), 0.0)
+    it.handle(EffectDone(starts[0].ticket, new=False), 0.0)
+    it.handle(EffectDone(starts[1].ticket), 0.0)
     assert (it.received, it.started, it.repeated, it.filtered) == (4, 1, 1, 1)
 
 
@@ -35,11 +35,11 @@ def test_machine_keeps_the_trouble_of_letters_while_starts_work() -> None:
     dead = Judged(match(A, 0).record, 1, reason="odd")
     letter, start = it.handle(Arrived(A, (dead, match(A, 1))), 0.0)
     assert isinstance(start, Start)
-    it.handle(Failed(letter.ticket, "no right to write"), 0.0)  # type: ignore[union-attr]
-    it.handle(Done(start.ticket), 0.0)
+    it.handle(EffectFailed(letter.ticket, "no right to write"), 0.0)  # type: ignore[union-attr]
+    it.handle(EffectDone(start.ticket), 0.0)
     assert it.trouble == "no right to write"
     (again,) = it.tick(1.0)
-    it.handle(Done(again.ticket), 1.0)  # type: ignore[union-attr]
+    it.handle(EffectDone(again.ticket), 1.0)  # type: ignore[union-attr]
     assert it.trouble == ""
 
 
@@ -58,7 +58,7 @@ def status(**values: Any) -> TriggerStatus:
 
 
 def test_counts_go_on_where_an_earlier_service_stopped() -> None:
-    memory = Memory()
+    memory = StatusStore()
     memory.add(status(started=2, dead=1, received=5))
     memory.add(status(started=1))
     memory.add(TriggerStatus("w", "nightly", "schedule", 1, "running", started=7))
@@ -71,17 +71,19 @@ def test_counts_go_on_where_an_earlier_service_stopped() -> None:
 
 
 def test_unknown_count_is_not_shown_as_zero() -> None:
-    line = Line("w.live", "kafka", 1, "", "running", started=1200, active=0)
+    line = TriggerLine("w.live", "kafka", 1, "", "running", started=1200, active=0)
     assert [count(line, name) for name in ("started", "active", "lag", "dead")] == ["1,200", "0", "?", "?"]
-    hook = Line("w.hook", "webhook", 1, "", "unserved")
+    hook = TriggerLine("w.hook", "webhook", 1, "", "unserved")
     assert [count(hook, name) for name in ("started", "lag")] == ["?", "-"]
 
 
 def test_state_says_since_when_something_is_wrong() -> None:
     since = "2026-11-21T10:50:18+00:00"
-    assert state(Line("w.live", "kafka", 1, "", "running")) == "running"
-    assert state(Line("w.live", "kafka", 1, "", "failing", error="away", since=since)).startswith("failing since 2026")
-    paused = state(Line("w.live", "kafka", 1, "", "paused", error="away", since=since))
+    assert state(TriggerLine("w.live", "kafka", 1, "", "running")) == "running"
+    assert state(TriggerLine("w.live", "kafka", 1, "", "failing", error="away", since=since)).startswith(
+        "failing since 2026"
+    )
+    paused = state(TriggerLine("w.live", "kafka", 1, "", "paused", error="away", since=since))
     assert paused.startswith("paused, failing since 2026")
 
 

@@ -30,7 +30,7 @@ from treadle.primitives.events.signatures import sign_standard
 from treadle.primitives.stores.store import Store
 from treadle.triggers import run_limit
 from treadle.triggers.registry.registry import Registry
-from treadle.triggers.start_requests import Started, StartOrder
+from treadle.triggers.start_requests import RunStarted, StartOrder
 from treadle.triggers.trigger_runner import TriggerSite
 from treadle.triggers.webhook.runner import WebhookRunner
 
@@ -68,14 +68,14 @@ class Starts:
         self.listed = 0
         self.over = asyncio.Event()
 
-    async def start(self, order: StartOrder) -> Started:
+    async def start(self, order: StartOrder) -> RunStarted:
         if self.away:
             raise Unreachable("nobody is there", "password=geheim")
         submission = self._registry.deployment(order.workflow, order.version).submission(order.run, order.inputs)
         check_allowed(None, submission)
         assert RUN_ID.fullmatch(order.run)
         new = self.runs.setdefault(order.run, order) is order
-        return Started(order.run, new)
+        return RunStarted(order.run, new)
 
     async def active(self, workflow: str, trigger: str) -> int:
         return self.listed

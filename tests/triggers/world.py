@@ -18,23 +18,23 @@ from treadle.dsl.model import Spec
 from treadle.dsl.normalise import normalise
 from treadle.primitives.errors import TreadleError
 from treadle.primitives.events import Record
-from treadle.triggers.kafka.batch import Batch
+from treadle.triggers.kafka.batch import KafkaBatch
 from treadle.triggers.kafka.cluster_interface import BrokerUnreachable, Listener
 from treadle.triggers.kafka.loop import TriggerLoop
-from treadle.triggers.kafka.machine import Machine
+from treadle.triggers.kafka.machine import TriggerMachine
 from treadle.triggers.kafka.machine_events import (
     Bury,
-    Counted,
-    Done,
-    Failed,
+    EffectDone,
+    EffectFailed,
     Happening,
     Judged,
+    KafkaPartition,
     OutOfRange,
-    Partition,
     Reached,
-    Refused,
     RunEnded,
+    RunsCounted,
     Start,
+    StartRefused,
 )
 from treadle.triggers.kafka.matching import Lineage, lineage
 from treadle.triggers.registry.deployment import Deployment, Position
@@ -54,8 +54,8 @@ class Life:
     history: list[Deployment] | None = None
     """The versions at its deletion. Later versions never get its records."""
 
-    def partition(self, number: int) -> Partition:
-        return Partition(TOPIC, self.id, number)
+    def partition(self, number: int) -> KafkaPartition:
+        return KafkaPartition(TOPIC, self.id, number)
 
     def end(self, number: int) -> int:
         return len(self.logs[number])
@@ -81,10 +81,10 @@ class Owner:
 
     def __post_init__(self) -> None:
         world = self.world
-        machine = Machine(lambda number: self.known.batching(number), world.max_active, window=4)
+        machine = TriggerMachine(lambda number: self.known.batching(number), world.max_active, window=4)
         self.source = FakeSource(world, self)
         self.loop = TriggerLoop(machine, self._listening, self._look, self, world.marks, Inbox(self), world.clock)
-        self.loop.tell(Counted(0))  # counts lag, and only the limit depends on them
+        self.loop.tell(RunsCounted(0))  # counts lag, and only the limit depends on them
 
     def _listening(self, loop: TriggerLoop) -> FakeSource:
         self.source.listener = loop
@@ -135,10 +135,10 @@ class FakeSource:
     def __init__(self, world: World, owner: Owner) -> None:
         self._world, self._owner = world, owner
         self.listener: Listener
-        self._placed: dict[int, Partition] = {}
-        self._positions: dict[Partition, int] = {}
-        self._still: set[Partition] = set()
-        self._stuck: set[Partition] = set()
+        self._placed: dict[int, KafkaPartition] = {}
+        self._positions: dict[KafkaPartition, int] = {}
+        self._still: set[KafkaPartition] = set()
+        self._stuck: set[KafkaPartition] = set()
 
     @property
     def trouble(self) -> TreadleError | None:
@@ -172,7 +172,7 @@ class FakeSource:
             self._placed.pop(number, None)
             self._world.handed_over(owner, number)
 
-    def _fetch(self, partition: Partition, most: int) -> list[Record | OutOfRange | Reached]:
+    def _fetch(self, partition: KafkaPartition, most: int) -> list[Record | OutOfRange | Reached]:
         life = self._world.life
         position, low, end = self._positions[partition], life.low[partition.number], life.end(partition.number)
         if not low <= position <= end:
@@ -191,15 +191,15 @@ class FakeSource:
         self._stuck.discard(partition)
         self._placed[number] = partition
 
-    def commit(self, offsets: Mapping[Partition, int]) -> None:
+    def commit(self, offsets: Mapping[KafkaPartition, int]) -> None:
         for partition, offset in offsets.items():
             self._world.commit(self._owner, partition, offset)
 
-    def seek(self, partition: Partition, offset: int) -> None:
+    def seek(self, partition: KafkaPartition, offset: int) -> None:
         self._positions[partition] = offset
         self._stuck.discard(partition)
 
-    def reading(self, partition: Partition, wanted: bool) -> None:
+    def reading(self, partition: KafkaPartition, wanted: bool) -> None:
         (self._still.discard if wanted else self._still.add)(partition)
 
     def lag(self) -> int | None:
@@ -225,9 +225,9 @@ class World:
         self.marks = FakeMarks()
         self.owners: list[Owner] = []
         self.heirs: dict[int, Owner | None] = {}
-        self.written: dict[str, Batch] = {}
+        self.written: dict[str, KafkaBatch] = {}
         """The store: the batch written for each run. The first writer wins."""
-        self.runs: dict[str, Batch] = {}
+        self.runs: dict[str, KafkaBatch] = {}
         """Temporal: the batch of each run, in the order of starts."""
         self.open: set[str] = set()
         self.buried: list[Record] = []
@@ -285,7 +285,7 @@ class World:
         if heir is not None and heir in self.owners and not any(number in one.assigned for one in self.owners):
             heir.assigned.add(number)
 
-    def commit(self, owner: Owner, partition: Partition, offset: int) -> None:
+    def commit(self, owner: Owner, partition: KafkaPartition, offset: int) -> None:
         """Accepted from the group's member only, and never beyond the finished records."""
         member = owner in self.owners and (partition.number in owner.assigned or partition.number not in owner.gone)
         held_by_other = any(partition.number in one.assigned for one in self.owners if one is not owner)
@@ -303,26 +303,26 @@ class World:
         order = owner.starts.pop(index)
         batch = order.batch
         if outcome == "unreachable" or (self.temporal_down and outcome in ("done", "unheard")):
-            owner.loop.tell(Failed(order.ticket, "down"))
+            owner.loop.tell(EffectFailed(order.ticket, "down"))
             return
         if any(b'"refused"' in (one.record.value or b"") for one in batch.matched) and batch.run not in self.written:
-            owner.loop.tell(Refused(order.ticket, "these inputs will never do"))
+            owner.loop.tell(StartRefused(order.ticket, "these inputs will never do"))
             return
         kept = self.written.setdefault(batch.run, batch)
         if outcome == "written":
-            owner.loop.tell(Failed(order.ticket, "it fell silent"))
+            owner.loop.tell(EffectFailed(order.ticket, "it fell silent"))
             return
         if batch.run not in self.runs:
             self.check_order(kept)
             self.runs[batch.run] = kept
             self.open.add(batch.run)
         if outcome == "unheard":
-            owner.loop.tell(Failed(order.ticket, "the answer was lost"))
+            owner.loop.tell(EffectFailed(order.ticket, "the answer was lost"))
             return
         memo = {"end": self.runs[batch.run].end} if self.batched(kept) else {}
-        owner.loop.tell(Done(order.ticket, memo))
+        owner.loop.tell(EffectDone(order.ticket, memo))
 
-    def batched(self, batch: Batch) -> bool:
+    def batched(self, batch: KafkaBatch) -> bool:
         return self.lineage(self.history[: batch.version]).newest.reading.batch is not None
 
     def write(self, owner: Owner, index: int, works: bool) -> None:
@@ -330,9 +330,9 @@ class World:
         order = owner.letters.pop(index)
         if works and not self.broker_down:
             self.buried.append(order.record)
-            owner.loop.tell(Done(order.ticket))
+            owner.loop.tell(EffectDone(order.ticket))
         else:
-            owner.loop.tell(Failed(order.ticket, "down"))
+            owner.loop.tell(EffectFailed(order.ticket, "down"))
 
     # -- the registry
 
@@ -392,7 +392,7 @@ class World:
             if any(one.record == record for one in batch.matched) or name in [match.run for match in judged.matches]
         ]
 
-    def check_order(self, batch: Batch) -> None:
+    def check_order(self, batch: KafkaBatch) -> None:
         """With `maxActive: 1` the runs of a partition must follow each other in order."""
         if self.max_active != 1:
             return
@@ -427,13 +427,13 @@ class World:
 
 class FakeMarks:
     def __init__(self) -> None:
-        self.known: dict[Partition, int] = {}
+        self.known: dict[KafkaPartition, int] = {}
 
-    def load(self, partition: Partition) -> int | None:
+    def load(self, partition: KafkaPartition) -> int | None:
         return self.known.get(partition)
 
-    def save(self, partition: Partition, offset: int) -> None:
+    def save(self, partition: KafkaPartition, offset: int) -> None:
         self.known[partition] = offset
 
-    def leave(self, partitions: Iterable[Partition]) -> None:
+    def leave(self, partitions: Iterable[KafkaPartition]) -> None:
         pass

@@ -83,7 +83,7 @@ def complete(terminal: Terminal, line: str, **environ: str) -> list[str]:
 )
 def test_completion_answers(ended: Terminal, line: str, answer: list[str]) -> None:
     assert complete(ended, line) == answer
-    assert embedded.status(Home(ended.home)) == embedded.Status(None, None)
+    assert embedded.status(Home(ended.home)) == embedded.EmbeddedStatus(None, None)
 
 
 def test_completion_leaves_paths_to_the_shell_where_no_workflow_begins_so(ended: Terminal) -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from treadle.cli.view import progress
 from treadle.cli.view.progress import Painter, _bare, _from_beat  # private: a small unit of the output
 from treadle.cli.view.watch_output import Pace
-from treadle.cli.view.wide_segments import Groups, sum_of
+from treadle.cli.view.wide_segments import SegmentTaskGroups, sum_of
 from treadle.client.run_views import NodeView, RunView, State
 from treadle.executors.program import Discard, Keep
 from treadle.orchestrator.dispatcher.orders import Progress
@@ -71,7 +71,7 @@ def test_nothing_runs_in_a_run_that_was_terminated(monkeypatch: pytest.MonkeyPat
 
 def test_repeated_attempts_are_counted_over_all_task_groups() -> None:
     files: Any = SimpleNamespace(closed_groups=lambda _: {})
-    groups = Groups(files)
+    groups = SegmentTaskGroups(files)
 
     def seen(*progress: Progress) -> int:
         beats = [NodeView("a", 1, (one,), "", "") for one in progress]

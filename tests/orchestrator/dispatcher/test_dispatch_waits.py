@@ -9,7 +9,7 @@ from orchestrator.dispatcher.test_dispatch import GI, fail_once, failure, one, o
 from treadle.executors.program import StageCount
 from treadle.orchestrator.dispatcher.decisions.attempt_outcomes import MAXIMUM_CRASHES, MAXIMUM_LOSSES, Past
 from treadle.orchestrator.dispatcher.decisions.backup_tasks import TIMES_MEDIAN
-from treadle.orchestrator.dispatcher.decisions.dispatch import Attempt, Dispatch
+from treadle.orchestrator.dispatcher.decisions.dispatch import Dispatch, PlannedAttempt
 from treadle.orchestrator.dispatcher.decisions.task_sizing import TASK_PARTITIONS, TaskSizes
 from treadle.orchestrator.plan.plan import Policy, Tolerance
 from treadle.primitives.errors import FailureClass as Class
@@ -140,12 +140,12 @@ def test_one_of_two_that_ends_unheard_leaves_it_to_the_other() -> None:
 
 def test_attempts_spent_under_earlier_drivers_count() -> None:
     core = Dispatch(Policy(maximum_attempts=3), [0, 1], TaskSizes(1), Past(starts={0: 5}, spent={0: 2}))
-    assert take(core).attempts == (Attempt(0, 6, final=True),)
+    assert take(core).attempts == (PlannedAttempt(0, 6, final=True),)
     verdict = core.failed_attempt("s", failure(0), 0.0)
     core.ended("s")
     assert verdict is not None
     assert verdict.final
-    assert take(core).attempts == (Attempt(1, 1, final=False),)
+    assert take(core).attempts == (PlannedAttempt(1, 1, final=False),)
     done = Dispatch(Policy(maximum_attempts=1), [0], TaskSizes(1), Past(spent={0: 1}))
     assert not fail_once(done, Class.WORKER_LOST, 0.0).final, "which spends none"
 

@@ -13,7 +13,7 @@ from treadle.executors.interface import Capabilities, Slot
 from treadle.executors.program import Failure, Job, Outcome, Program, Report, Task
 from treadle.executors.program import Keep as KeepTail
 from treadle.orchestrator.dispatcher.decisions.attempt_outcomes import MAXIMUM_CRASHES, MAXIMUM_LOSSES, Past
-from treadle.orchestrator.dispatcher.decisions.dispatch import Attempt
+from treadle.orchestrator.dispatcher.decisions.dispatch import PlannedAttempt
 from treadle.orchestrator.dispatcher.decisions.gang import GangDispatch
 from treadle.orchestrator.dispatcher.driver_context.slot_pool import SlotPool
 from treadle.orchestrator.plan.plan import Policy
@@ -116,7 +116,7 @@ def test_a_gang_goes_on_from_the_counts_of_its_ledger() -> None:
     for partition, slot in enumerate(SLOTS):
         found = core.next_task(slot, 0)
         assert found is not None
-        assert found.attempts == (Attempt(partition, 5, final=True),)
+        assert found.attempts == (PlannedAttempt(partition, 5, final=True),)
     assert core.next_task("d", 0) is None, "it has its slots"
     dead = GangDispatch(TRIO, Past(crashes={0: MAXIMUM_CRASHES - 1, 1: MAXIMUM_CRASHES}))
     assert dead.over

@@ -26,9 +26,9 @@ from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.plan.plan import Graph, ItemsFeed, Policy, Segment
 from treadle.orchestrator.planner import task_groups
 from treadle.orchestrator.run_store.run_files import RunFiles
-from treadle.orchestrator.scheduler.instructions import NodeDone, NodeLost, Run, Summary
+from treadle.orchestrator.scheduler.instructions import NodeDone, NodeLost, RunNode, Summary
 from treadle.orchestrator.scheduler.scheduler import Scheduler
-from treadle.orchestrator.scheduler.task_groups import Groups, partition_of
+from treadle.orchestrator.scheduler.task_groups import OpenTaskGroups, partition_of
 from treadle.primitives.errors import CorruptError
 from treadle.primitives.stores.store import Store
 
@@ -66,7 +66,7 @@ def test_a_hundred_thousand_names_are_a_list_for_each_task_group(files: RunFiles
     assert Counter(name.rsplit("/", 1)[0] for name in names) == {"wide": 20, "narrow": 1, "lloyd-3/assign": 1}
     assert set(expand(files, names)) == lost
     assert condense(files, GRAPH, lost) == names, "whoever reports it again says the same"
-    parts = Groups(range(20), 20, repair=tuple(names), size=SIZE)
+    parts = OpenTaskGroups(range(20), 20, repair=tuple(names), size=SIZE)
     for group in range(20):
         mine = expand(files, [name for name in parts.repair_of(group) if name.startswith("wide/")])
         assert {partition_of(block) // SIZE for block in mine} == {group}
@@ -78,11 +78,11 @@ def test_the_scheduler_takes_a_list_for_a_block_of_its_segment(files: RunFiles) 
     graph.start()
     names = tuple(sorted(condense(files, GRAPH, blocks("wide", MANY) | blocks("narrow", 1))))
     assert graph.handle(NodeLost("reader", names)) == [
-        Run("wide", {}, tuple(name for name in names if name.startswith("wide/"))),
-        Run("narrow", {}, tuple(name for name in names if name.startswith("narrow/"))),
+        RunNode("wide", {}, tuple(name for name in names if name.startswith("wide/"))),
+        RunNode("narrow", {}, tuple(name for name in names if name.startswith("narrow/"))),
     ]
     graph.handle(NodeDone("wide", Summary()))
-    assert graph.handle(NodeDone("narrow", Summary())) == [Run("reader", {})]
+    assert graph.handle(NodeDone("narrow", Summary())) == [RunNode("reader", {})]
 
 
 def test_list_of_another_writer_is_refused(files: RunFiles) -> None:

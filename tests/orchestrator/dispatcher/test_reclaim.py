@@ -21,7 +21,7 @@ from treadle.client.testing.harness import Harness
 from treadle.client.testing.strategies import Case
 from treadle.executors.program import Outcome
 from treadle.orchestrator.dispatcher.blocks.block_gc import Reclaimer, Tidier
-from treadle.orchestrator.dispatcher.driver_context.run_context import Run
+from treadle.orchestrator.dispatcher.driver_context.run_context import RunContext
 from treadle.orchestrator.dispatcher.ledger.group_commit import LedgerWriter
 from treadle.orchestrator.dispatcher.ledger.ledger import Iterated
 from treadle.orchestrator.run_store.run_files import Manifest
@@ -101,7 +101,7 @@ def piped(harness: Harness, small: Path, request: pytest.FixtureRequest, monkeyp
     """A run with only the last stage read. The memory of the others is freed, or will be soon."""
     everything = Engine._datasets  # private: the replacement calls the original
 
-    def only_end(self: Engine, run: Run, skipped: set[str]) -> Any:
+    def only_end(self: Engine, run: RunContext, skipped: set[str]) -> Any:
         return everything(self, run, skipped | set(STAGES))
 
     monkeypatch.setattr(Engine, "_datasets", only_end)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from treadle.orchestrator.dispatcher.decisions.watchdog import LONGEST_STEP, Finding, Seen, Watchdog
+from treadle.orchestrator.dispatcher.decisions.watchdog import LONGEST_STEP, Finding, SlotObservation, Watchdog
 
-FORGOTTEN, BUSY, IDLE = Seen("t", ""), Seen("t", "t"), Seen("", "")
+FORGOTTEN, BUSY, IDLE = SlotObservation("t", ""), SlotObservation("t", "t"), SlotObservation("", "")
 
 
-def looks(*seen: Seen, every: float = 5.0, patience: float = 30.0) -> list[Finding | None]:
+def looks(*seen: SlotObservation, every: float = 5.0, patience: float = 30.0) -> list[Finding | None]:
     """The finding of each look at one slot."""
     watchdog = Watchdog(patience)
     return [watchdog.look({"s": one}, number * every).get("s") for number, one in enumerate(seen)]
@@ -26,20 +26,20 @@ def test_slot_that_agrees_in_between_is_given_the_whole_patience_again() -> None
 
 
 def test_slot_with_another_task_than_it_was_given_is_lost() -> None:
-    assert looks(*[Seen("t", "other")] * 7)[-1] is Finding.LOST
+    assert looks(*[SlotObservation("t", "other")] * 7)[-1] is Finding.LOST
 
 
 def test_slot_that_runs_an_unassigned_task_is_a_stray() -> None:
-    assert looks(*[Seen("", "t")] * 7)[-1] is Finding.STRAY
+    assert looks(*[SlotObservation("", "t")] * 7)[-1] is Finding.STRAY
 
 
 def test_slot_that_does_not_end_its_task_is_stuck_despite_its_reports() -> None:
     for said in ("", "t"):
-        assert looks(*[Seen("", said, ending=True)] * 7)[-1] is Finding.STUCK
+        assert looks(*[SlotObservation("", said, ending=True)] * 7)[-1] is Finding.STUCK
 
 
 def test_slot_whose_trouble_changes_is_found_for_each() -> None:
-    found = looks(*[FORGOTTEN] * 7, *[Seen("", "", ending=True)] * 7)
+    found = looks(*[FORGOTTEN] * 7, *[SlotObservation("", "", ending=True)] * 7)
     assert [one for one in found if one] == [Finding.LOST, Finding.STUCK]
 
 

@@ -18,7 +18,7 @@ from treadle.executors.interface import Capabilities
 from treadle.executors.program import Outcome
 from treadle.orchestrator.dispatcher.ledger.ledger import Committed, read
 from treadle.orchestrator.plan.plan import Plan, Segment
-from treadle.orchestrator.planner import Site, make_plan, task_groups
+from treadle.orchestrator.planner import RunLocation, make_plan, task_groups
 from treadle.orchestrator.run_store.run_files import RunFiles
 from treadle.primitives.errors import StoreError
 
@@ -212,7 +212,7 @@ def test_drivers_that_are_there_share_a_segment(
         "local": Capabilities("local", 4, shares_host=True),
         "functions": Capabilities("lambda", 4, shares_host=False),
     }
-    site = Site(can, 2**30, "file:///store", one_host=False, drivers=drivers)
+    site = RunLocation(can, 2**30, "file:///store", one_host=False, drivers=drivers)
     only = mapped({"range": partitions, "partitions": partitions}, executor=executor)
     document = Spec.model_validate(spec(only=only))
     (found,) = make_plan(document, {}, {"id": "r", "startTime": ""}, {}, Path("/nowhere"), site).graph.nodes

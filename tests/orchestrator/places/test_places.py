@@ -22,10 +22,10 @@ from treadle.executors.plugin import Place
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import Profile, load_profile
 from treadle.orchestrator.executor_registry import registry as places_module
-from treadle.orchestrator.executor_registry.registry import Places, find_kind, open_places
-from treadle.orchestrator.plan.plan import Loop, Plan, Segment
-from treadle.orchestrator.planner import Site, make_plan
-from treadle.orchestrator.planner.placement import Refused, check_code
+from treadle.orchestrator.executor_registry.registry import ExecutorRegistry, find_kind, open_places
+from treadle.orchestrator.plan.plan import LoopNode, Plan, Segment
+from treadle.orchestrator.planner import RunLocation, make_plan
+from treadle.orchestrator.planner.placement import PlacementRefused, check_code
 from treadle.primitives.errors import UsageError
 
 MIB, GIB = 2**20, 2**30
@@ -34,7 +34,7 @@ FUNCTIONS = Capabilities(
     "lambda", 100, shares_host=False, memory_limit=10 * GIB, time_limit=900, files=False, temporary=512 * MIB
 )
 ALONE = Capabilities("isolated", 2, shares_host=False, payload_limit=6 * MIB)
-SITE = Site({"local": LOCAL, "fns": FUNCTIONS, "alone": ALONE}, GIB, "s3://bucket")
+SITE = RunLocation({"local": LOCAL, "fns": FUNCTIONS, "alone": ALONE}, GIB, "s3://bucket")
 SOURCE = {"range": 8, "partitions": 4}
 
 
@@ -42,19 +42,21 @@ def mapped(given: Any, **more: Any) -> dict[str, Any]:
     return {"type": "map", "input": given, "uses": "m:f", **more}
 
 
-def plan(stages: Mapping[str, Any], site: Site = SITE, base: Path = Path("/nowhere"), **document: Any) -> Plan:
+def plan(stages: Mapping[str, Any], site: RunLocation = SITE, base: Path = Path("/nowhere"), **document: Any) -> Plan:
     spec = Spec.model_validate({"apiVersion": "treadle/v1", "name": "w", "stages": stages, **document})
     return make_plan(spec, {}, {"id": "r", "startTime": "2026-01-01T00:00:00Z"}, {}, base, site)
 
 
 def segments(found: Plan) -> dict[str, Segment]:
     nodes = [*found.graph.nodes]
-    nodes += [inner for node in found.graph.nodes if isinstance(node, Loop) for inner in node.body.nodes]
+    nodes += [inner for node in found.graph.nodes if isinstance(node, LoopNode) for inner in node.body.nodes]
     return {node.id: node for node in nodes if isinstance(node, Segment)}
 
 
-def refusal(stages: Mapping[str, Any], site: Site = SITE, base: Path = Path("/nowhere"), **document: Any) -> Refused:
-    with pytest.raises(Refused) as refused:
+def refusal(
+    stages: Mapping[str, Any], site: RunLocation = SITE, base: Path = Path("/nowhere"), **document: Any
+) -> PlacementRefused:
+    with pytest.raises(PlacementRefused) as refused:
         plan(stages, site, base, **document)
     return refused.value
 
@@ -189,7 +191,7 @@ def test_items_that_fill_a_payload_are_refused() -> None:
 
 def test_broadcast_that_an_attempt_cannot_hold_is_refused() -> None:
     small = msgspec.structs.replace(FUNCTIONS, memory_limit=128 * MIB)
-    site = Site({"local": LOCAL, "fns": small}, GIB, "s3://bucket")
+    site = RunLocation({"local": LOCAL, "fns": small}, GIB, "s3://bucket")
     stages = {
         "all": {"type": "broadcast", "input": {"range": 3}, "executor": "fns"},
         "b": mapped(SOURCE, executor="fns", **{"with": {"value": "${{ stages.all }}"}}),
@@ -229,7 +231,7 @@ kind = "elsewhere"
 
 
 @pytest.fixture
-def lab(tmp_path: Path) -> Places:
+def lab(tmp_path: Path) -> ExecutorRegistry:
     home = Home(tmp_path / "home", {})
     home.profiles.write_text(TABLES)
     profile = load_profile(home, "lab", {"XDG_CONFIG_HOME": str(tmp_path), "TEMPORAL_CONFIG_FILE": "/nonexistent"})
@@ -237,7 +239,7 @@ def lab(tmp_path: Path) -> Places:
     return open_places(home, profile)
 
 
-def test_profile_gives_its_executors_beside_local(lab: Places) -> None:
+def test_profile_gives_its_executors_beside_local(lab: ExecutorRegistry) -> None:
     assert list(lab) == ["local", "apart", "isolated", "wrong", "other"]
     local, apart, isolated = (lab[name].capabilities for name in ("local", "apart", "isolated"))
     assert (local.name, local.slots, local.memory_limit, local.shares_host) == ("local", 3, GIB, True)
@@ -247,7 +249,7 @@ def test_profile_gives_its_executors_beside_local(lab: Places) -> None:
 
 
 def test_memory_is_shared_by_the_processors_of_this_process(
-    lab: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lab: ExecutorRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {1, 3, 5})
     home = Home(tmp_path / "home", {})
@@ -264,7 +266,7 @@ def test_a_plan_is_made_for_the_hosts_of_its_profile(tmp_path: Path) -> None:
         assert (site.one_host, site.drivers, site.peers) == seen
 
 
-def test_wrong_table_is_reported_when_its_executor_is_needed(lab: Places) -> None:
+def test_wrong_table_is_reported_when_its_executor_is_needed(lab: ExecutorRegistry) -> None:
     with pytest.raises(UsageError, match="executor 'wrong' of the profile: slotz: there is no such key"):
         lab["wrong"]
     with pytest.raises(UsageError, match="there is no kind of executor 'elsewhere'"):
@@ -298,14 +300,14 @@ memory = "1GiB"
 
 
 @pytest.fixture
-def providers(tmp_path: Path) -> Callable[[str], Places]:
+def providers(tmp_path: Path) -> Callable[[str], ExecutorRegistry]:
     home = Home(tmp_path / "home", {"TREADLE_SECRET_OPENWHISK": "user:password"})
     home.profiles.write_text(PROVIDERS)
     nowhere = {"XDG_CONFIG_HOME": str(tmp_path), "TEMPORAL_CONFIG_FILE": "/nonexistent"}
     return lambda name: open_places(home, load_profile(home, name, nowhere))
 
 
-def test_functions_state_what_their_provider_allows(providers: Callable[[str], Places]) -> None:
+def test_functions_state_what_their_provider_allows(providers: Callable[[str], ExecutorRegistry]) -> None:
     cloud = providers("cloud")
     there, ow = cloud["lambda"].capabilities, cloud["ow"].capabilities
     assert (there.name, there.slots, there.sizes) == ("lambda", 500, (GIB, 3 * GIB))
@@ -318,7 +320,7 @@ def test_functions_state_what_their_provider_allows(providers: Callable[[str], P
 
 
 def test_parity_mode_takes_the_place_of_local_and_has_the_limits_of_the_provider(
-    providers: Callable[[str], Places],
+    providers: Callable[[str], ExecutorRegistry],
 ) -> None:
     cloud, here = providers("cloud")["local"].capabilities, providers("here")["local"].capabilities
     assert (cloud.name, cloud.slots, cloud.sizes) == ("lambda", 3, (GIB // 2, 2 * GIB))
@@ -328,7 +330,7 @@ def test_parity_mode_takes_the_place_of_local_and_has_the_limits_of_the_provider
     assert (here.name, here.files) == ("openwhisk", True)
 
 
-def test_parity_mode_has_no_memory_of_its_own(providers: Callable[[str], Places]) -> None:
+def test_parity_mode_has_no_memory_of_its_own(providers: Callable[[str], ExecutorRegistry]) -> None:
     with pytest.raises(UsageError, match="the sizes of the functions say it"):
         providers("wrong")["local"]
 
@@ -346,7 +348,7 @@ def test_plug_in_is_one_object_of_an_entry_point(monkeypatch: pytest.MonkeyPatch
     points = [EntryPoint(name, f"{module}", "treadle.executors") for name, module in POINTS.items()]
     monkeypatch.setattr(places_module, "entry_points", lambda group: points)
     place = Place("memory://", "", "")
-    made = Places({"mine": {"kind": "theirs", "size": 3}}, place)
+    made = ExecutorRegistry({"mine": {"kind": "theirs", "size": 3}}, place)
     assert made["mine"].capabilities == ALONE
     assert opened == [({"size": 3}, "memory://")]
     for name, what in (("empty", "is no kind of executor"), ("gone", "cannot be imported")):

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from orchestrator.planner.test_planner import LOCAL, SITE, SOURCE, mapped, plan, segments
 
-from treadle.orchestrator.planner import Site
+from treadle.orchestrator.planner import RunLocation
 from treadle.primitives.errors import UsageError
 
 
@@ -35,7 +35,7 @@ def test_partitioning_for_a_gang_is_not_a_gang_itself() -> None:
 
 
 def test_gang_that_cannot_start_is_refused(tmp_path: Path) -> None:
-    def refusal(stage: Mapping[str, Any], site: Site = SITE) -> str:
+    def refusal(stage: Mapping[str, Any], site: RunLocation = SITE) -> str:
         with pytest.raises(UsageError) as refused:
             plan({"a": stage}, site=site, base=tmp_path)
         return str(refused.value)
@@ -48,5 +48,5 @@ def test_gang_that_cannot_start_is_refused(tmp_path: Path) -> None:
     assert "`gang: 8` needs 8 slots at once, and there are 4" in refusal(eight)
     limited = mapped(SOURCE, gang=4, maxConcurrency="${{ 3 }}")
     assert "`gang: 4` needs 4 slots at once, and maxConcurrency is 3" in refusal(limited)
-    alone = Site({"local": msgspec.structs.replace(LOCAL, gangs=False)}, 2**30, "file:///store")
+    alone = RunLocation({"local": msgspec.structs.replace(LOCAL, gangs=False)}, 2**30, "file:///store")
     assert "workers of this executor cannot connect to each other" in refusal(mapped(SOURCE, gang=4), alone)

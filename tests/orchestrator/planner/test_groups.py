@@ -9,7 +9,7 @@ import pytest
 from orchestrator.planner.test_planner import SITE
 
 from treadle.executors.program import Keep
-from treadle.orchestrator.plan.plan import Barrier, Graph, ItemsFeed, Policy, Segment
+from treadle.orchestrator.plan.plan import BarrierNode, Graph, ItemsFeed, Policy, Segment
 from treadle.orchestrator.planner.task_groups import in_groups
 
 GANG = "one task group: a gang runs together"
@@ -38,7 +38,7 @@ def test_possibly_wide_stage_runs_in_groups_unless_it_is_judged_as_a_whole(
     drivers: int, partitions: int, more: dict[str, Any], group: int, reasons: tuple[str, ...]
 ) -> None:
     segment = Segment("a", ("a",), ItemsFeed((), ()), (), Keep(), Policy(), partitions=partitions, reasons=("why",))
-    wait = Barrier("b", ("b",), data=("a",))
+    wait = BarrierNode("b", ("b",), data=("a",))
     given = Graph((msgspec.structs.replace(segment, **more), wait))
     found, after = in_groups(given, msgspec.structs.replace(SITE, drivers=drivers)).nodes
     assert isinstance(found, Segment)

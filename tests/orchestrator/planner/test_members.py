@@ -11,8 +11,8 @@ from orchestrator.places.test_places import FUNCTIONS, GIB, LOCAL, mapped, plan,
 from treadle.executors.interface import Capabilities
 from treadle.executors.program import EventSplit
 from treadle.orchestrator.plan.plan import EventsFeed, FilesFeed, Graph, Segment
-from treadle.orchestrator.planner import Site
-from treadle.orchestrator.planner.placement import Refused, settle
+from treadle.orchestrator.planner import RunLocation
+from treadle.orchestrator.planner.placement import PlacementRefused, settle
 from treadle.primitives.formats import FileSplit, ReadOptions
 
 CALLS = msgspec.structs.replace(FUNCTIONS, slots=10, sizes=(GIB,))
@@ -20,9 +20,9 @@ MEMBERS = msgspec.structs.replace(CALLS, time_limit=860.0, peers=True)
 SOURCE = {"range": 40, "partitions": 20}
 
 
-def site(members: Capabilities | None = MEMBERS, calls: Capabilities = CALLS) -> Site:
+def site(members: Capabilities | None = MEMBERS, calls: Capabilities = CALLS) -> RunLocation:
     there = {"local": LOCAL, "fns": calls}
-    return Site(there | ({"fns/members": members} if members else {}), GIB, "s3://bucket", default="fns")
+    return RunLocation(there | ({"fns/members": members} if members else {}), GIB, "s3://bucket", default="fns")
 
 
 def shuffled(**more: Any) -> dict[str, Any]:
@@ -181,7 +181,7 @@ def test_text_as_tables_on_functions_without_arrow_is_refused() -> None:
     (segment,) = segments(plan({"a": mapped(SOURCE)}, site(None))).values()
     split = FileSplit("s3://b/x", 0, 9, 9, "1", ReadOptions("text", table=True))
     reading = msgspec.structs.replace(segment, feed=FilesFeed((split,)))
-    with pytest.raises(Refused, match="have text as tables only when they are deployed with `arrow = true`"):
+    with pytest.raises(PlacementRefused, match="have text as tables only when they are deployed with `arrow = true`"):
         settle(Graph((reading,)), site(None, LACKING))
 
 
@@ -189,7 +189,7 @@ def test_events_on_functions_without_the_client_are_refused() -> None:
     (segment,) = segments(plan({"a": mapped(SOURCE)}, site(None))).values()
     split = EventSplit("c", "t", "AAAAAAAAAAAAAAAAAAAAAA", 0, 0, (9,), "json")
     reading = msgspec.structs.replace(segment, feed=EventsFeed(split, ((0, 9),)))
-    with pytest.raises(Refused, match="only when they are deployed with `kafka = true`"):
+    with pytest.raises(PlacementRefused, match="only when they are deployed with `kafka = true`"):
         settle(Graph((reading,)), site(None, LACKING))
     copied = EventsFeed(msgspec.structs.replace(split, copied="events/1"), ((0, 9),))
     assert settle(Graph((msgspec.structs.replace(segment, feed=copied),)), site(None, LACKING))

@@ -13,10 +13,10 @@ from treadle.dsl.model import MapStage, Spec
 from treadle.executors.interface import Capabilities
 from treadle.executors.program import Cut, Keep, MapRecords, Reduce, Sample, Scatter, Sort, ToBroadcast
 from treadle.orchestrator.plan.plan import (
-    Barrier,
+    BarrierNode,
     GroupFeed,
-    Loop,
     LoopData,
+    LoopNode,
     NarrowFeed,
     NodeData,
     Plan,
@@ -26,20 +26,20 @@ from treadle.orchestrator.plan.plan import (
     Shipped,
     StateData,
 )
-from treadle.orchestrator.planner import Site, make_plan
+from treadle.orchestrator.planner import RunLocation, make_plan
 from treadle.orchestrator.planner.explain import mermaid
 from treadle.orchestrator.planner.pipeline import KEYS
 from treadle.primitives.errors import UsageError
 
 LOCAL = Capabilities("local", 4, shares_host=True, gangs=True)
-SITE = Site({"local": LOCAL, "isolated": Capabilities("isolated", 2, shares_host=False)}, 2**30, "file:///store")
+SITE = RunLocation({"local": LOCAL, "isolated": Capabilities("isolated", 2, shares_host=False)}, 2**30, "file:///store")
 PAIRS = {"type": "map", "input": {"range": 8, "partitions": 4}, "uses": "m:pairs"}
 GROUPS = {"type": "shuffle", "input": "pairs", "by": "key"}
 COUNTS = {"type": "reduce", "input": "groups", "per": "key", "combine": "m:add"}
 
 
 def plan(
-    stages: Mapping[str, Any], functions: Mapping[str, Any] | None = None, site: Site = SITE, **document: Any
+    stages: Mapping[str, Any], functions: Mapping[str, Any] | None = None, site: RunLocation = SITE, **document: Any
 ) -> Plan:
     given = document.pop("given", {})
     base = document.pop("base", Path("/nowhere"))
@@ -179,7 +179,7 @@ def test_stages_that_each_read_the_two_before_are_planned() -> None:
     stages["told"] = {"type": "broadcast", "input": "s1"}
     stages["last"] = mapped("s59") | {"with": {"told": "${{ stages.told }}"}}
     found = {node.id: node for node in plan(stages).graph.nodes}
-    assert isinstance(found["told"], Barrier), "what has no condition runs, so the limit is looked at"
+    assert isinstance(found["told"], BarrierNode), "what has no condition runs, so the limit is looked at"
 
 
 def test_needs_on_a_stage_after_the_producer_keeps_them_apart() -> None:
@@ -224,7 +224,7 @@ VALUE = {"with": {"value": "${{ stages.ship }}"}}
 def test_broadcast_of_one_record_is_shipped_as_it_is() -> None:
     found = plan({"total": TOTAL, "ship": SHIP, "b": mapped(SOURCE, **VALUE)})
     assert "ship" not in segments(found)
-    assert any(isinstance(node, Barrier) and node.id == "ship" for node in found.graph.nodes)
+    assert any(isinstance(node, BarrierNode) and node.id == "ship" for node in found.graph.nodes)
     assert segments(found)["b"].data == ("ship", "total")
     assert segments(found)["b"].broadcasts == {"stages.ship": Shipped(NodeData(("total",)), "ship", 2**16)}
 
@@ -263,12 +263,12 @@ def shipping_loop(**inner: Any) -> dict[str, Any]:
 
 
 def body_of(found: Plan) -> dict[str, Any]:
-    return {node.id: node for loop in found.graph.nodes if isinstance(loop, Loop) for node in loop.body.nodes}
+    return {node.id: node for loop in found.graph.nodes if isinstance(loop, LoopNode) for node in loop.body.nodes}
 
 
 def test_state_of_one_record_is_shipped_as_it_is() -> None:
     found = body_of(plan(shipping_loop()))
-    assert isinstance(found["ship"], Barrier)
+    assert isinstance(found["ship"], BarrierNode)
     assert found["a"].broadcasts == {"stages.ship": Shipped(StateData("x"), "ship", 2**16)}
 
 
@@ -432,7 +432,7 @@ LOOP = {
 def test_loop_is_one_node_with_a_graph_of_its_own() -> None:
     inputs = {"n": {"type": "integer", "default": 1}}
     found = plan({"start": mapped(SOURCE), "turn": LOOP, "end": mapped("turn.state.data")}, inputs=inputs)
-    (loop,) = [node for node in found.graph.nodes if isinstance(node, Loop)]
+    (loop,) = [node for node in found.graph.nodes if isinstance(node, LoopNode)]
     assert loop.state == {"data": NodeData(("start",)), "count": None}
     assert loop.scalars == {"count": 0}
     assert loop.next == {"data": NodeData(("far",)), "count": None}
@@ -449,7 +449,7 @@ def test_data_that_a_loop_reads_is_kept() -> None:
     stages = {"start": mapped(SOURCE), "other": mapped(SOURCE), "turn": {**LOOP, "until": "state.count > 1"}}
     stages["turn"]["stages"] = {"step": mapped("other"), "far": mapped("step", needs=["step"])}
     found = plan(stages)
-    (loop,) = [node for node in found.graph.nodes if isinstance(node, Loop)]
+    (loop,) = [node for node in found.graph.nodes if isinstance(node, LoopNode)]
     assert loop.data == ("other", "start")
     assert {"other", "start"} <= set(segments(found))
 
@@ -458,7 +458,7 @@ def test_quorum_belongs_to_the_segment_before_the_barrier() -> None:
     found = plan({"a": mapped(SOURCE), "most": {"type": "barrier", "input": "a", "quorum": "75%"}, "b": mapped("most")})
     assert segments(found)["a"].quorum == 75
     assert segments(found)["b"].quorum == 100
-    assert any(isinstance(node, Barrier) and node.id == "most" for node in found.graph.nodes)
+    assert any(isinstance(node, BarrierNode) and node.id == "most" for node in found.graph.nodes)
     assert found.inexact == ("most: quorum 75%",)
 
 
@@ -507,7 +507,7 @@ def test_memory_without_a_maximum_does_not_grow() -> None:
 
 def test_blocks_go_to_the_store_when_workers_do_not_share_a_host() -> None:
     stages = {"a": mapped(SOURCE), "b": mapped("a"), "c": mapped("a")}
-    apart = Site({"local": LOCAL}, 0, "s3://bucket", one_host=False)
+    apart = RunLocation({"local": LOCAL}, 0, "s3://bucket", one_host=False)
     assert segments(plan(stages))["a"].put == "host"
     assert segments(plan(stages, site=apart))["a"].put == "store"
     assert segments(plan(stages, defaults={"exchange": "storage"}))["a"].put == "store"

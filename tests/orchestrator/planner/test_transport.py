@@ -10,19 +10,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.executors.interface import Capabilities
-from treadle.orchestrator.planner.transport import UNRELIABLE, Edge, Figures, Site, choose_place, crowding, predict
+from treadle.orchestrator.planner.transport import (
+    UNRELIABLE,
+    Edge,
+    Figures,
+    RunLocation,
+    choose_place,
+    crowding,
+    predict,
+)
 
 MIB = 2**20
 SLOW_STORE = Figures(store_seconds=0.02, store_rate=100 * MIB, link_seconds=0.0001, link_rate=1000 * MIB)
 SLOW_LINK = Figures(store_seconds=0.001, store_rate=1000 * MIB, link_seconds=0.05, link_rate=10 * MIB)
 LOCAL = Capabilities("local", 4, shares_host=True, gangs=True)
 ALONE = Capabilities("lambda", 4, shares_host=False)
-ONE = Site({"local": LOCAL}, 100 * MIB, "file:///store")
+ONE = RunLocation({"local": LOCAL}, 100 * MIB, "file:///store")
 MANY = msgspec.structs.replace(ONE, one_host=False, peers=True)
 APART = msgspec.structs.replace(ONE, one_host=False)
 EDGE = Edge(10 * MIB, 8, 8)
 
-ROWS: dict[str, tuple[dict[str, Any], Site, str, str]] = {
+ROWS: dict[str, tuple[dict[str, Any], RunLocation, str, str]] = {
     "asked for storage": ({"exchange": "storage"}, ONE, "store", "storage was asked for"),
     "one host": ({}, ONE, "host", "every worker is on this host"),
     "too large for shared memory": ({"estimate": 101 * MIB}, ONE, "store", "may not fit"),
@@ -69,7 +77,7 @@ def test_what_shares_no_memory_leaves_its_blocks_in_the_store() -> None:
     ),
     st.sampled_from([ONE, MANY, APART]),
 )
-def test_requested_transport_is_used_when_it_is_possible(edge: Edge, site: Site) -> None:
+def test_requested_transport_is_used_when_it_is_possible(edge: Edge, site: RunLocation) -> None:
     place, reason = choose_place(edge, LOCAL, site)
     assert reason
     if edge.exchange == "storage" or site is APART:

@@ -14,8 +14,8 @@ from orchestrator.planner.test_planner import SITE, SOURCE, mapped, plan, segmen
 from properties.profiles import examples
 
 from treadle.orchestrator.dispatcher.tasks.outputs import check
-from treadle.orchestrator.plan.plan import Loop, Plan, Segment
-from treadle.orchestrator.scheduler.instructions import Complete, Instruction, NodeDone, Run, Summary
+from treadle.orchestrator.plan.plan import LoopNode, Plan, Segment
+from treadle.orchestrator.scheduler.instructions import Complete, Instruction, NodeDone, RunNode, Summary
 from treadle.orchestrator.scheduler.scheduler import Scheduler
 from treadle.primitives.errors import UsageError
 
@@ -29,7 +29,7 @@ def run_to_end(found: Plan) -> tuple[bool, set[str]]:
     started, todo = set[str](), deque[Instruction](scheduler.start())
     while todo:
         match todo.popleft():
-            case Run(node):
+            case RunNode(node):
                 started.add(node)
                 todo += scheduler.handle(NodeDone(node, Summary()))
             case Complete():
@@ -161,7 +161,7 @@ def test_every_plan_ends_after_exactly_its_unskipped_stages(document: Document) 
             skipped.add(name)
     for node in found.graph.nodes:
         own = set(node.stages) or {node.id.partition(".")[0]}
-        if own - skipped and isinstance(node, Segment | Loop):
+        if own - skipped and isinstance(node, Segment | LoopNode):
             assert node.id in started
         else:
             assert node.id not in started

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.reuse.test_reuse import HELPERS, SUMS, Project
 from orchestrator.reuse.test_reuse import projects as projects
 
-from treadle.orchestrator.plan.plan import Loop
+from treadle.orchestrator.plan.plan import LoopNode
 from treadle.orchestrator.reuse.stage_rerun import take_back
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.encoding.references import BlockRef
@@ -57,9 +57,9 @@ def changed(**turns: Any) -> dict[str, Any]:
     return document
 
 
-def loop_of(project: Project) -> Loop:
+def loop_of(project: Project) -> LoopNode:
     node = project.engine.site.open(project.runs[-1]).plan.graph.node("turns")
-    assert isinstance(node, Loop)
+    assert isinstance(node, LoopNode)
     return node
 
 

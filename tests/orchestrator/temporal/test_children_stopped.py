@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 
 from treadle.orchestrator.protocol.messages import RunStart
-from treadle.orchestrator.scheduler.instructions import Event, NodeStopped, Run
+from treadle.orchestrator.scheduler.instructions import Event, NodeStopped, RunNode
 from treadle.orchestrator.temporal.child_workflows import Children
 
 
 async def test_child_that_is_stopped_before_its_first_step_is_reported() -> None:
     inbox: list[Event] = []
     children = Children({"sub": "w"}, {}, inbox)
-    children.start(RunStart("r", "digest"), "digest", Run("sub", {}))
+    children.start(RunStart("r", "digest"), "digest", RunNode("sub", {}))
     children.stop_all()
     for _ in range(3):
         await asyncio.sleep(0)

@@ -18,7 +18,7 @@ from treadle.dsl.validation.inputs import InvalidInputs
 from treadle.primitives.errors import CorruptError, UsageError
 from treadle.primitives.stores.store import Store
 from treadle.triggers.registry.deployment import Deployment, Position
-from treadle.triggers.registry.registry import Candidate, NoSuchDeployment, Registry, parse_name
+from treadle.triggers.registry.registry import DeploymentCandidate, NoSuchDeployment, Registry, parse_name
 
 KEY = b"k" * 32
 DOCUMENT = """
@@ -34,9 +34,9 @@ stages:
 
 
 @cache
-def candidate(name: str = "orders", limit: int = 1, code: bytes = b"") -> Candidate:
+def candidate(name: str = "orders", limit: int = 1, code: bytes = b"") -> DeploymentCandidate:
     document = normalise(load(DOCUMENT.format(name=name, limit=limit)).require())
-    return Candidate(
+    return DeploymentCandidate(
         document,
         {"no_such_module:f": {"flat": None, "required": ("x",)}},
         "d" * 8 if code else "",

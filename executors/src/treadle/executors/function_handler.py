@@ -40,7 +40,7 @@ from .functions.missing_libraries import explained
 from .functions.payload import (
     VERSION,
     Adopt,
-    Join,
+    JoinOrder,
     Order,
     Request,
     Response,
@@ -121,7 +121,7 @@ class Handler:
             return Response(problem="order")
         return self._loop.run(self._handle(request.run, content, seconds, memory, _Begun(begun, before)))
 
-    def open(self, request: Request) -> Order | Join | Adopt | Response:
+    def open(self, request: Request) -> Order | JoinOrder | Adopt | Response:
         """The decrypted content of the request, or a Response with the reason for rejecting it."""
         if request.version != VERSION:
             return Response(problem="version")
@@ -154,8 +154,10 @@ class Handler:
         self._loop.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    async def _handle(self, run: str, content: Order | Join, seconds: float, memory: int, begun: _Begun) -> Response:
-        if isinstance(content, Join):
+    async def _handle(
+        self, run: str, content: Order | JoinOrder, seconds: float, memory: int, begun: _Begun
+    ) -> Response:
+        if isinstance(content, JoinOrder):
             from .resident.function import take_part  # keeps the cold start short: most functions are not members
 
             return await take_part(self, run, content, seconds, memory)

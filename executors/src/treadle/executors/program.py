@@ -34,13 +34,13 @@ class Broadcast(Struct, frozen=True, tag="broadcast"):
     slice: Slice
 
 
-class Secret(Struct, frozen=True, tag="secret"):
+class SecretRef(Struct, frozen=True, tag="secret"):
     """A secret by name. The runtime resolves it and redacts it from all data that leaves the task."""
 
     name: str
 
 
-Arg = Value | Broadcast | Secret
+Arg = Value | Broadcast | SecretRef
 
 
 class Call(Struct, frozen=True):

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
     from treadle.triggers.registry.changes import TriggerChange
     from treadle.triggers.registry.deployment import Deployment, Position
-    from treadle.triggers.registry.registry import Candidate
-    from treadle.triggers.schedules.desired_schedules import Change
+    from treadle.triggers.registry.registry import DeploymentCandidate
+    from treadle.triggers.schedules.desired_schedules import ScheduleChange
 
-    from .common.documents import Loaded
+    from .common.documents import StartableDocument
 
 
-class Outcome(Struct):
+class DeployOutcome(Struct):
     """The changes that a deploy made, or would make, to one workflow."""
 
     workflow: str
@@ -96,11 +96,11 @@ def undeploy(
 # -- candidates for deployment --------------------------------------------------------------------------------------
 
 
-def candidate(env: Environment, file: Path) -> Candidate:
+def candidate(env: Environment, file: Path) -> DeploymentCandidate:
     from treadle.client.submission import package
     from treadle.dsl.diagnostics.formats import render
     from treadle.dsl.normalise import normalise
-    from treadle.triggers.registry.registry import Candidate
+    from treadle.triggers.registry.registry import DeploymentCandidate
 
     from .common.documents import load_checked
 
@@ -110,20 +110,22 @@ def candidate(env: Environment, file: Path) -> Candidate:
     _check_executors(env, loaded)
     code = package(loaded.spec, [loaded.base], loaded.captured)
     base = str(loaded.base.absolute())
-    return Candidate(normalise(loaded.spec), code.functions, code.digest, code.bundle, base, env.profile.executor)
+    return DeploymentCandidate(
+        normalise(loaded.spec), code.functions, code.digest, code.bundle, base, env.profile.executor
+    )
 
 
-def _check_executors(env: Environment, loaded: Loaded) -> None:
+def _check_executors(env: Environment, loaded: StartableDocument) -> None:
     """Check that the named executors exist. Other checks depend on the inputs and happen when a run starts."""
     from treadle.orchestrator.executor_registry.registry import open_places
-    from treadle.orchestrator.planner.placement import Refused
+    from treadle.orchestrator.planner.placement import PlacementRefused
     from treadle.orchestrator.planner.subworkflows import check_named
 
     from .run import positioned
 
     try:
         check_named(loaded.spec, open_places(env.home, env.profile))
-    except Refused as error:
+    except PlacementRefused as error:
         raise positioned(error, loaded.document) from error
 
 
@@ -135,7 +137,7 @@ def _check_reachable(env: Environment, draft: Deployment) -> None:
     check_reachable(draft, env.profile.allow, env.profile.name or "PROFILE", datetime.now(UTC))
 
 
-def _check_names(candidates: Sequence[Candidate], files: Sequence[Path]) -> None:
+def _check_names(candidates: Sequence[DeploymentCandidate], files: Sequence[Path]) -> None:
     seen: dict[str, Path] = {}
     for one, file in zip(candidates, files, strict=True):
         name = one.document["name"]
@@ -144,7 +146,7 @@ def _check_names(candidates: Sequence[Candidate], files: Sequence[Path]) -> None
         seen[name] = file
 
 
-def _show_differences(env: Environment, candidates: Sequence[Candidate]) -> None:
+def _show_differences(env: Environment, candidates: Sequence[DeploymentCandidate]) -> None:
     from treadle.triggers.registry.changes import differences
 
     for one in candidates:
@@ -153,7 +155,7 @@ def _show_differences(env: Environment, candidates: Sequence[Candidate]) -> None
             complain(line)
 
 
-def _orphans(known: dict[str, Deployment], candidates: Sequence[Candidate]) -> list[Deployment]:
+def _orphans(known: dict[str, Deployment], candidates: Sequence[DeploymentCandidate]) -> list[Deployment]:
     folders = {one.base for one in candidates}
     names = {one.document["name"] for one in candidates}
     return [one for one in known.values() if one.base in folders and one.workflow not in names]
@@ -163,8 +165,8 @@ def _orphans(known: dict[str, Deployment], candidates: Sequence[Candidate]) -> l
 
 
 def _deploy(
-    env: Environment, candidate: Candidate, known: dict[str, Deployment], *, paused: bool, dry_run: bool
-) -> Outcome:
+    env: Environment, candidate: DeploymentCandidate, known: dict[str, Deployment], *, paused: bool, dry_run: bool
+) -> DeployOutcome:
     from treadle.triggers.registry.changes import trigger_changes
     from treadle.triggers.registry.registry import alike
 
@@ -178,14 +180,14 @@ def _deploy(
     did = "unchanged" if same else "changed" if before else "new"
     if dry_run:
         version = before.version if before and same else draft.version
-        return Outcome(draft.workflow, version, did, changes, sorted(resting))
+        return DeployOutcome(draft.workflow, version, did, changes, sorted(resting))
     for trigger in resting:  # before the version exists, so that no event starts a run in between
         env.registry.pause(draft.workflow, trigger, "deployed with --paused")
     deployed = env.registry.deploy(candidate, lambda older: _begins(env, draft, older))
     for one in changes:  # after the version exists: until then the trigger is served
         if one.did == "removed":
             env.registry.unpause(draft.workflow, one.trigger)
-    return Outcome(draft.workflow, deployed.version, did, changes, sorted(resting), _groups(env, before, changes))
+    return DeployOutcome(draft.workflow, deployed.version, did, changes, sorted(resting), _groups(env, before, changes))
 
 
 def _begins(env: Environment, draft: Deployment, before: Deployment | None) -> dict[str, tuple[Position, ...]]:
@@ -201,14 +203,14 @@ def _begins(env: Environment, draft: Deployment, before: Deployment | None) -> d
     return positions.begins(draft, before)
 
 
-def _undeploy(env: Environment, deployment: Deployment, dry_run: bool) -> Outcome:
+def _undeploy(env: Environment, deployment: Deployment, dry_run: bool) -> DeployOutcome:
     from treadle.triggers.registry.changes import trigger_changes
 
     changes = trigger_changes(deployment.workflow, deployment.spec.triggers, {})
     groups = _groups(env, deployment, changes)
     if not dry_run:
         env.registry.undeploy(deployment.workflow)
-    return Outcome(deployment.workflow, deployment.version, "undeployed", changes, [], groups)
+    return DeployOutcome(deployment.workflow, deployment.version, "undeployed", changes, [], groups)
 
 
 def _groups(env: Environment, before: Deployment | None, changes: Sequence[TriggerChange]) -> list[str]:
@@ -226,16 +228,16 @@ def _groups(env: Environment, before: Deployment | None, changes: Sequence[Trigg
     return [group_of(env.key, at.workflow, at.name, at.born) for at in found]
 
 
-def _has_schedules(done: Sequence[Outcome]) -> bool:
+def _has_schedules(done: Sequence[DeployOutcome]) -> bool:
     return any(trigger.type == "schedule" for one in done for trigger in one.triggers)
 
 
-def reconcile(env: Environment) -> list[Change]:
+def reconcile(env: Environment) -> list[ScheduleChange]:
     """Make Temporal's Schedules match the deployed triggers. If Temporal is unreachable, the deployment remains in
     effect."""
     from treadle.triggers.schedules.reconcile import Schedules
 
-    async def work(client: Client) -> list[Change]:
+    async def work(client: Client) -> list[ScheduleChange]:
         return await Schedules(client, env.queue, env.key).reconcile(env.registry)
 
     try:
@@ -258,7 +260,7 @@ def advise_restart(env: Environment) -> None:
 # -- output ---------------------------------------------------------------------------------------------------------
 
 
-def _print(done: Sequence[Outcome], schedules: Sequence[Change], output: str, *, dry_run: bool) -> None:
+def _print(done: Sequence[DeployOutcome], schedules: Sequence[ScheduleChange], output: str, *, dry_run: bool) -> None:
     if output == "json":
         say_json({"dryRun": dry_run, "workflows": done, "schedules": schedules})
         return
@@ -279,7 +281,7 @@ def _print(done: Sequence[Outcome], schedules: Sequence[Change], output: str, *,
         advise("Events are served while this runs: treadle triggers")
 
 
-def _lines(one: Outcome, *, dry_run: bool) -> list[str]:
+def _lines(one: DeployOutcome, *, dry_run: bool) -> list[str]:
     said = {"new": "deployed", "changed": "deployed, changed", "unchanged": "unchanged", "undeployed": "undeployed"}
     head = f"{one.workflow}@{one.version} {'would be ' if dry_run and one.did != 'unchanged' else ''}{said[one.did]}"
     if not one.triggers:
@@ -291,5 +293,5 @@ def _lines(one: Outcome, *, dry_run: bool) -> list[str]:
     return [head, *formatting.columns([[""] * 4, *rows])[1:]]
 
 
-def _resting(one: Outcome, change: TriggerChange) -> list[str]:
+def _resting(one: DeployOutcome, change: TriggerChange) -> list[str]:
     return ["paused"] if change.trigger in one.paused and change.did != "removed" else []

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from treadle.orchestrator.deployment.hello import Met
     from treadle.orchestrator.deployment.lambda_functions import LambdaDeployment
     from treadle.orchestrator.deployment.openwhisk import OpenWhiskDeployment
-    from treadle.orchestrator.deployment.request import Provider, Request
+    from treadle.orchestrator.deployment.request import DeployRequest, Provider
     from treadle.orchestrator.environment.profile import Profile
     from treadle.orchestrator.executor_registry.builtin_executors import LambdaSettings, OpenWhiskSettings
 
@@ -158,7 +158,9 @@ def undeploy_openwhisk(
     _print_removed("openwhisk", changes, ["what runs left in the store (treadle gc)"], output, dry_run=dry_run)
 
 
-def _lambda(env: Environment, settings: LambdaSettings, request: Request, adopt: bool = False) -> LambdaDeployment:
+def _lambda(
+    env: Environment, settings: LambdaSettings, request: DeployRequest, adopt: bool = False
+) -> LambdaDeployment:
     from treadle.orchestrator.deployment.lambda_functions import LambdaDeployment, open_clients
     from treadle.orchestrator.deployment.request import key_text
 
@@ -169,7 +171,7 @@ def _lambda(env: Environment, settings: LambdaSettings, request: Request, adopt:
 def _openwhisk(
     env: Environment,
     settings: OpenWhiskSettings,
-    request: Request,
+    request: DeployRequest,
     do: Callable[[OpenWhiskDeployment], Awaitable[list[Change]]],
     adopt: bool = False,
 ) -> list[Change]:
@@ -259,9 +261,9 @@ def _table_name(env: Environment, provider: Provider, executor: str | None = Non
 
 def _request(
     env: Environment, provider: Provider, settings: LambdaSettings | OpenWhiskSettings, prefix: str
-) -> Request:
+) -> DeployRequest:
     from treadle.orchestrator.deployment.owner import owner_of
-    from treadle.orchestrator.deployment.request import Request, check_store, code_for, variables_of
+    from treadle.orchestrator.deployment.request import DeployRequest, check_store, code_for, variables_of
     from treadle.orchestrator.environment.kafka_connections import with_connections
 
     store = env.profile.store_url(env.home)
@@ -271,17 +273,17 @@ def _request(
     package = code_for(provider, settings.deploy, settings.files, _entry(provider))
     sizes = tuple(sorted(set(settings.sizes)))
     owner = owner_of(env.key, env.profile.name or "")
-    return Request(prefix, sizes, settings.timeout, store, variables, package, settings.deploy.image, owner)
+    return DeployRequest(prefix, sizes, settings.timeout, store, variables, package, settings.deploy.image, owner)
 
 
-def _bare_request(env: Environment, settings: LambdaSettings | OpenWhiskSettings, prefix: str) -> Request:
+def _bare_request(env: Environment, settings: LambdaSettings | OpenWhiskSettings, prefix: str) -> DeployRequest:
     """A request without package and secrets, sufficient to remove a deployment."""
     from treadle.orchestrator.deployment.owner import owner_of
-    from treadle.orchestrator.deployment.request import Request
+    from treadle.orchestrator.deployment.request import DeployRequest
 
     owner = owner_of(env.key, env.profile.name or "")
     store = env.profile.store_url(env.home)
-    return Request(prefix, tuple(settings.sizes), settings.timeout, store, {}, None, "none", owner)
+    return DeployRequest(prefix, tuple(settings.sizes), settings.timeout, store, {}, None, "none", owner)
 
 
 def _region(provider: Provider, profile: Profile) -> dict[str, str]:
@@ -309,7 +311,7 @@ def _write_image(
     complain(f"  docker build -t NAME {folder}, push it, and set deploy.image = NAME in {env.home.profiles}")
 
 
-def _write_template(request: Request, settings: LambdaSettings, file: Path) -> None:
+def _write_template(request: DeployRequest, settings: LambdaSettings, file: Path) -> None:
     import yaml
 
     from treadle.orchestrator.deployment.cloudformation import template
@@ -328,7 +330,7 @@ def _write_template(request: Request, settings: LambdaSettings, file: Path) -> N
 
 
 def _print(
-    provider: Provider, request: Request, changes: Sequence[Change], output: str, *, diff: bool, dry_run: bool
+    provider: Provider, request: DeployRequest, changes: Sequence[Change], output: str, *, diff: bool, dry_run: bool
 ) -> None:
     if output == "json":
         about = {"provider": provider, "dryRun": dry_run, "code": _code(request)}
@@ -356,7 +358,7 @@ def _print_removed(
     complain("left: " + "; ".join(left))
 
 
-def _code(request: Request) -> dict[str, Any]:
+def _code(request: DeployRequest) -> dict[str, Any]:
     if (package := request.package) is None:
         return {"image": request.image}
     sizes = {"bytes": len(package.data), "unzippedBytes": package.unzipped}

@@ -19,8 +19,8 @@ from .trigger import found
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from treadle.triggers.dead_letter_replay import Letter
-    from treadle.triggers.dead_letter_status import Outcome
+    from treadle.triggers.dead_letter_replay import StoredDeadLetter
+    from treadle.triggers.dead_letter_status import LetterOutcome
     from treadle.triggers.kafka.batch import EventsOf
 
 dlq = typer.Typer(
@@ -69,7 +69,7 @@ def list_(
     letters.complete()
 
 
-def _row(letter: Letter, outcome: Outcome | None) -> list[str]:
+def _row(letter: StoredDeadLetter, outcome: LetterOutcome | None) -> list[str]:
     done = outcome.did if outcome else ""
     return [letter.id, letter.trigger, formatting.moment(letter.time), done, letter.reason.partition("\n")[0]]
 
@@ -148,7 +148,7 @@ def _chosen(
     *,
     every: bool,
     again: bool,
-) -> list[Letter]:
+) -> list[StoredDeadLetter]:
     """The named letters. Otherwise the waiting letters that the options select, and with `again` the replayed ones
     too."""
     if bool(ids) == bool(every or trigger or reason):
@@ -160,7 +160,7 @@ def _chosen(
     return [one for one, outcome in found if (outcome.did if outcome else "") in wanted]
 
 
-def _mark_replayed(letters: Letters, chosen: list[Letter], outcomes: list[dict[str, Any]]) -> None:
+def _mark_replayed(letters: Letters, chosen: list[StoredDeadLetter], outcomes: list[dict[str, Any]]) -> None:
     for letter in chosen:
         mine = [one for one in outcomes if one["letter"] == letter.id]
         if mine and all(one["did"] in ("started", "replayed before") for one in mine):
@@ -175,14 +175,14 @@ def _print(outcomes: list[dict[str, Any]], output: str) -> None:
         typer.echo("  ".join(filter(None, [one["letter"], one["did"], one["run"], one["reason"]])))
 
 
-def _replayed(env: Environment, letters: list[Letter], *, again: bool, dry_run: bool) -> list[dict[str, Any]]:
+def _replayed(env: Environment, letters: list[StoredDeadLetter], *, again: bool, dry_run: bool) -> list[dict[str, Any]]:
     """The outcome of each letter; the keys are stable: letter, did, run, reason."""
     from treadle.triggers.dead_letter_replay import orders
     from treadle.triggers.kafka.payloads import Payloads
 
     events = Payloads(env.store, env.key, lambda _: None).value
     outcomes: list[dict[str, Any]] = []
-    wanted: list[Letter] = []
+    wanted: list[StoredDeadLetter] = []
     for letter in letters:
         try:
             made = orders(*found(env, letter.trigger), letter, lambda _, __: [])
@@ -202,7 +202,7 @@ def _replayed(env: Environment, letters: list[Letter], *, again: bool, dry_run: 
 
 
 async def _start(
-    env: Environment, client: Client, letters: list[Letter], events: EventsOf, again: bool
+    env: Environment, client: Client, letters: list[StoredDeadLetter], events: EventsOf, again: bool
 ) -> list[dict[str, Any]]:
     from treadle.triggers.dead_letter_replay import replay
 
@@ -217,26 +217,26 @@ async def _start(
     return outcomes
 
 
-def _outcome(letter: Letter, did: str, run: str = "", reason: str = "") -> dict[str, Any]:
+def _outcome(letter: StoredDeadLetter, did: str, run: str = "", reason: str = "") -> dict[str, Any]:
     return {"letter": letter.id, "did": did, "run": run, "reason": reason}
 
 
 # -- output ---------------------------------------------------------------------------------------------------------
 
 
-def _brief(letter: Letter, outcome: Outcome | None) -> dict[str, Any]:
+def _brief(letter: StoredDeadLetter, outcome: LetterOutcome | None) -> dict[str, Any]:
     done = outcome and {"did": outcome.did, "time": formatting.stamp(outcome.time), "runs": outcome.runs}
     about = {name: getattr(letter, name) for name in ("trigger", "version", "reason")}
     return {"letter": letter.id, **about, "time": formatting.stamp(letter.time), "place": letter.place, "done": done}
 
 
-def _full(letter: Letter, outcome: Outcome | None) -> dict[str, Any]:
+def _full(letter: StoredDeadLetter, outcome: LetterOutcome | None) -> dict[str, Any]:
     """A letter with its bytes as text; bytes that are not UTF-8 are escaped."""
     import msgspec
 
-    from treadle.triggers.kafka.dead_letters import DeadLetter
+    from treadle.triggers.kafka.dead_letters import KafkaDeadLetter
 
-    if not isinstance(letter.kept, DeadLetter):
+    if not isinstance(letter.kept, KafkaDeadLetter):
         return {**_brief(letter, outcome), "key": None, "headers": [], "value": msgspec.to_builtins(letter.kept.event)}
     record = letter.kept.record
     headers = [[name, _text(value)] for name, value in record.headers]

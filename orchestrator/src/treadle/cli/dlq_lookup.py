@@ -12,8 +12,8 @@ from .common.environment import Environment, need
 from .trigger import found
 
 if TYPE_CHECKING:
-    from treadle.triggers.dead_letter_replay import Letter
-    from treadle.triggers.dead_letter_status import Outcome, Outcomes
+    from treadle.triggers.dead_letter_replay import StoredDeadLetter
+    from treadle.triggers.dead_letter_status import LetterOutcome, Outcomes
     from treadle.triggers.registry.deployment import Deployment
 
 
@@ -27,7 +27,7 @@ class Letters:
         self.problems: dict[str, TreadleError] = {}
         """Connection or trigger -> the error of reading its letters."""
 
-    def of(self, target: str | None, reason: str | None) -> Iterator[Letter]:
+    def of(self, target: str | None, reason: str | None) -> Iterator[StoredDeadLetter]:
         """The letters of one deployed trigger, or of all, whose reason contains a text. Raises NoSuchDeployment."""
         if target:
             places = [found(self._env, target)]
@@ -40,7 +40,7 @@ class Letters:
                     seen.add(letter.id)
                     yield letter
 
-    def named(self, ids: Sequence[str]) -> list[Letter]:
+    def named(self, ids: Sequence[str]) -> list[StoredDeadLetter]:
         """The letters with these ids, in their order; every topic is read once. Raises MissingError."""
         known = {one.id: one for one in self.of(None, None) if one.id in ids}
         for id in ids:
@@ -54,15 +54,15 @@ class Letters:
         for problem in self.problems.values():
             raise problem
 
-    def outcome(self, letter: Letter) -> Outcome | None:
+    def outcome(self, letter: StoredDeadLetter) -> LetterOutcome | None:
         """The outcome of the letter; None: it waits."""
         return self._of(letter.trigger).find(letter)
 
-    def mark(self, letter: Letter, did: str, runs: Sequence[str] = ()) -> None:
+    def mark(self, letter: StoredDeadLetter, did: str, runs: Sequence[str] = ()) -> None:
         """Record that the letter was `replayed` or `dropped`."""
-        from treadle.triggers.dead_letter_status import Outcome
+        from treadle.triggers.dead_letter_status import LetterOutcome
 
-        outcome = Outcome("replayed" if did == "replayed" else "dropped", time.time(), tuple(runs))
+        outcome = LetterOutcome("replayed" if did == "replayed" else "dropped", time.time(), tuple(runs))
         self._of(letter.trigger).mark(letter, outcome)
 
     def _of(self, trigger: str) -> Outcomes:
@@ -72,7 +72,7 @@ class Letters:
             self._outcomes[trigger] = Outcomes(self._env.store, self._env.key, trigger)
         return self._outcomes[trigger]
 
-    def _tolerant(self, deployment: Deployment, name: str) -> Iterator[Letter]:
+    def _tolerant(self, deployment: Deployment, name: str) -> Iterator[StoredDeadLetter]:
         from treadle.triggers.kafka.reader_settings import reading_of
 
         reading = reading_of(deployment.spec.triggers[name])
@@ -84,7 +84,7 @@ class Letters:
         except TreadleError as error:
             self.problems[place] = error
 
-    def _of_trigger(self, deployment: Deployment, name: str) -> Iterator[Letter]:
+    def _of_trigger(self, deployment: Deployment, name: str) -> Iterator[StoredDeadLetter]:
         from treadle.triggers.kafka.reader_settings import reading_of
 
         trigger, target = deployment.spec.triggers[name], f"{deployment.workflow}.{name}"

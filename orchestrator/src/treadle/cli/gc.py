@@ -17,7 +17,7 @@ from .common.options import ProfileOption, TextOrJson, duration
 
 if TYPE_CHECKING:
     from treadle.client.client import Runs
-    from treadle.orchestrator.reuse.cache_entries import Entries, Entry
+    from treadle.orchestrator.reuse.cache_entries import CacheEntry, Entries
     from treadle.primitives.stores.store import ObjectInfo
 
 
@@ -62,7 +62,7 @@ def _cached(env: Environment, *, dry_run: bool) -> tuple[int, dict[str, set[str]
     return len(old), lent_segments(entry for entry in found if entry.key not in old)
 
 
-def _read(entries: Entries, key: str) -> Entry | None:
+def _read(entries: Entries, key: str) -> CacheEntry | None:
     """None: it has been removed, or this deployment cannot use it, so it needs no blocks."""
     try:
         return entries.read(key)

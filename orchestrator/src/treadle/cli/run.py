@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from treadle.client.client import Runs
     from treadle.client.submission import Prepared
     from treadle.dsl.document.document import Document
-    from treadle.orchestrator.planner import Site
-    from treadle.orchestrator.planner.placement import Refused
+    from treadle.orchestrator.planner import RunLocation
+    from treadle.orchestrator.planner.placement import PlacementRefused
 
 
 @dataclass(frozen=True)
@@ -84,14 +84,14 @@ class Starting:
         return timedelta(seconds=duration(self.start_delay, "--start-delay")) if self.start_delay else None
 
 
-def prepare_file(env: Environment, file: Path, given: Given, site: Site | None = None) -> Prepared:
+def prepare_file(env: Environment, file: Path, given: Given, site: RunLocation | None = None) -> Prepared:
     """Check and plan without starting. Raises InvalidDocument, InvalidInputs, UsageError.
 
     `site` replaces the resources of the profile.
     """
     from treadle.client.submission import prepare
     from treadle.dsl.validation.inputs import resolve_inputs
-    from treadle.orchestrator.planner.placement import Refused
+    from treadle.orchestrator.planner.placement import PlacementRefused
 
     from .common.documents import load_checked
 
@@ -112,7 +112,7 @@ def prepare_file(env: Environment, file: Path, given: Given, site: Site | None =
             captured=loaded.captured,
             site=site,
         )
-    except Refused as error:
+    except PlacementRefused as error:
         raise positioned(error, loaded.document) from error
 
 
@@ -151,7 +151,7 @@ def _is_name(text: Path) -> bool:
     return bool(re.fullmatch(r"[a-z][A-Za-z0-9_]*(@.*)?", str(text))) and not text.exists()
 
 
-def positioned(error: Refused, document: Document) -> UsageError:
+def positioned(error: PlacementRefused, document: Document) -> UsageError:
     """The refusal with its place in the document, which editors and terminals show as a link."""
     for whole in error.paths:
         there, path = _file_of(document, whole)

@@ -18,7 +18,7 @@ from .common.options import LogLevelOption, LogOption, ProfileOption, TextOrJson
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from treadle.orchestrator.embedded import DriverState, PythonEnvironment, Status
+    from treadle.orchestrator.embedded import DriverState, EmbeddedStatus, PythonEnvironment
 
     Drivers = Sequence[tuple[PythonEnvironment, DriverState]]
 
@@ -199,7 +199,7 @@ def _need_embedded(env: Environment) -> None:
         raise UsageError("the settings name a Temporal of their own", "Start drivers for it with: treadle worker")
 
 
-def _up(env: Environment) -> Status:
+def _up(env: Environment) -> EmbeddedStatus:
     """Start with the web UI. A running server without it is replaced; its runs continue."""
     from treadle.orchestrator import embedded
 
@@ -218,13 +218,13 @@ def _until_interrupted() -> None:
     signal.sigwait(signals)
 
 
-def _print_others(found: Status, drivers: Drivers) -> None:
+def _print_others(found: EmbeddedStatus, drivers: Drivers) -> None:
     for environment, driver in drivers:
         if found.driver is None or driver.pid != found.driver.pid:
             typer.echo(f"driver  process {driver.pid}, of the environment {environment}")
 
 
-def _as_json(found: Status, drivers: Drivers) -> dict[str, Any]:
+def _as_json(found: EmbeddedStatus, drivers: Drivers) -> dict[str, Any]:
     server, driver = found.server, found.driver
     return {
         "server": {"address": server.address, "namespace": server.namespace, "pid": server.pid, "ui": server.ui}
@@ -238,7 +238,7 @@ def _as_json(found: Status, drivers: Drivers) -> dict[str, Any]:
     }
 
 
-def _print_status(found: Status) -> None:
+def _print_status(found: EmbeddedStatus) -> None:
     server, driver = found.server, found.driver
     about = f"{server.address}, namespace {server.namespace}, process {server.pid}" if server else "none"
     typer.echo(f"server  {about}")

@@ -15,7 +15,7 @@ from .common.completion import complete_deployed, complete_trigger
 from .common.environment import Environment
 from .common.exit_codes import advise, complain, say, say_json
 from .common.options import ProfileOption, ReasonOption, TextOrJson, Verbs
-from .trigger_output import HEAD, Line, count, counted, line, row, state
+from .trigger_output import HEAD, TriggerLine, count, counted, line, row, state
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -76,7 +76,7 @@ def _statuses(env: Environment) -> dict[str, list[TriggerStatus]]:
     return found
 
 
-def _line(env: Environment, deployment: Deployment, name: str, statuses: dict[str, list[TriggerStatus]]) -> Line:
+def _line(env: Environment, deployment: Deployment, name: str, statuses: dict[str, list[TriggerStatus]]) -> TriggerLine:
     return line(env, deployment, name, statuses.get(f"{deployment.workflow}.{name}", []))
 
 
@@ -129,7 +129,7 @@ def _version(one: Deployment) -> dict[str, Any]:
 
 
 def _about(
-    env: Environment, deployment: Deployment, name: str, found_line: Line, schedule: ScheduleView | None
+    env: Environment, deployment: Deployment, name: str, found_line: TriggerLine, schedule: ScheduleView | None
 ) -> dict[str, Any]:
     pause = env.registry.paused(deployment.workflow).get(name)
     return {
@@ -157,7 +157,7 @@ def _schedule(env: Environment, workflow: str, name: str) -> ScheduleView | None
         return None
 
 
-def _print_trigger(about: dict[str, Any], found_line: Line) -> None:
+def _print_trigger(about: dict[str, Any], found_line: TriggerLine) -> None:
     import yaml
 
     rows = [

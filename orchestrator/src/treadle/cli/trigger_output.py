@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from treadle.triggers.trigger_runner import TriggerStatus
 
 
-class Line(Struct, frozen=True):
+class TriggerLine(Struct, frozen=True):
     """A trigger in a listing. The keys are stable; a count is null if it is unknown, or not counted for the type."""
 
     trigger: str
@@ -40,14 +40,14 @@ class Line(Struct, frozen=True):
     """Time of the first occurrence of `error`."""
 
 
-def line(env: Environment, deployment: Deployment, name: str, statuses: Sequence[TriggerStatus]) -> Line:
+def line(env: Environment, deployment: Deployment, name: str, statuses: Sequence[TriggerStatus]) -> TriggerLine:
     """`statuses`: current and past reports of all services about the trigger."""
     from treadle.triggers.registry.changes import listens_to
 
     target, settings = f"{deployment.workflow}.{name}", deployment.spec.triggers[name]
     about = listens_to(deployment.workflow, name, settings)
     found = replace(
-        Line(target, settings.type, deployment.version, about, "unserved"), **_totals(settings.type, statuses)
+        TriggerLine(target, settings.type, deployment.version, about, "unserved"), **_totals(settings.type, statuses)
     )
     said = _together(statuses)
     if said is not None:
@@ -100,14 +100,14 @@ def _together(statuses: Iterable[TriggerStatus]) -> TriggerStatus | None:
 HEAD = ["trigger", "type", "version", "state", "started", "active", "waiting", "dead", "listens to", "error"]
 
 
-def row(found: Line) -> list[str]:
+def row(found: TriggerLine) -> list[str]:
     """The cells under HEAD. `?`: unknown; `-`: not counted for this type."""
     counts = [count(found, name) for name in ("started", "active", "lag", "dead")]
     error = found.error.partition("\n")[0]
     return [found.trigger, found.type, str(found.version), state(found), *counts, found.about, error]
 
 
-def count(found: Line, name: str) -> str:
+def count(found: TriggerLine, name: str) -> str:
     """A count of the line as text."""
     if name not in counted(found.type):
         return "-"
@@ -115,7 +115,7 @@ def count(found: Line, name: str) -> str:
     return "?" if number is None else f"{number:,}"
 
 
-def state(found: Line) -> str:
+def state(found: TriggerLine) -> str:
     """`failing since 2026-11-21 10:50:18`; a paused trigger may fail as well."""
     if found.since is None:
         return found.state

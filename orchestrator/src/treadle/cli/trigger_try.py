@@ -27,7 +27,7 @@ from .view.watcher import Watching, watch_run
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from treadle.triggers.dry_run import Sample, Trial
+    from treadle.triggers.dry_run import SampleEvent, Trial
     from treadle.triggers.kafka.matching import Lineage
     from treadle.triggers.registry.deployment import Deployment
     from treadle.triggers.start_requests import StartOrder
@@ -309,9 +309,9 @@ def _is_day(text: str) -> bool:
     return True
 
 
-def _sample(file: Path, asked: Asked) -> Sample:
+def _sample(file: Path, asked: Asked) -> SampleEvent:
     """The event of `--event`. Raises UsageError."""
-    from treadle.triggers.dry_run import Sample
+    from treadle.triggers.dry_run import SampleEvent
 
     pairs = [pair(header, "--header") for header in asked.header or ()]
     try:
@@ -319,4 +319,4 @@ def _sample(file: Path, asked: Asked) -> Sample:
     except OSError as error:
         raise UsageError(f"--event {file}: {error.strerror}", "Check the name.") from error
     key = None if asked.key is None else asked.key.encode()
-    return Sample(body, key, tuple((name, value.encode()) for name, value in pairs))
+    return SampleEvent(body, key, tuple((name, value.encode()) for name, value in pairs))

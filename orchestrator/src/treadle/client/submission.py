@@ -22,7 +22,7 @@ from treadle.dsl.normalise import normalise, without_triggers
 from treadle.executors.bundle.build import build_bundle
 from treadle.executors.bundle.code_digest import code_of
 from treadle.orchestrator.plan.plan import Plan
-from treadle.orchestrator.planner import Site, make_plan
+from treadle.orchestrator.planner import RunLocation, make_plan
 from treadle.orchestrator.planner.placement import check_code
 from treadle.orchestrator.planner.subworkflows import inner
 from treadle.orchestrator.run_store.run_files import RunFiles, Submission
@@ -46,7 +46,7 @@ class Prepared(Struct):
     """The run that this one repeats; copies of its events are copied for this one."""
 
 
-class Package(Struct):
+class CodePackage(Struct):
     """The user's code of a workflow."""
 
     functions: dict[str, dict[str, Any]]
@@ -79,7 +79,7 @@ def prepare(
     base: Path,
     roots: Sequence[Path],
     captured: Mapping[str, bytes],
-    site: Site,
+    site: RunLocation,
 ) -> Prepared:
     """Check everything that can be known before the run. Raises UsageError.
 
@@ -99,20 +99,20 @@ def _written(folder: Path) -> str:
         raise UsageError(f"the name of the folder {str(folder)!r} is not UTF-8", "Rename it.") from None
 
 
-def package(spec: Spec, roots: Sequence[Path], captured: Mapping[str, bytes]) -> Package:
+def package(spec: Spec, roots: Sequence[Path], captured: Mapping[str, bytes]) -> CodePackage:
     """The code of the workflow's functions. Its modules are imported, and print to stderr. Raises UsageError."""
     references = function_references(spec)
     with redirect_stdout(sys.stderr):
         functions = {ref: msgspec.to_builtins(describe(load(ref, captured))) for ref in references}
     if not references:
-        return Package(functions)
+        return CodePackage(functions)
     bundle = build_bundle(references, roots, captured)
     for reference, code in code_of(references, bundle.data).items():
         functions[reference]["code"] = msgspec.to_builtins(code)
-    return Package(functions, bundle.digest, bundle.data)
+    return CodePackage(functions, bundle.digest, bundle.data)
 
 
-def planned(submission: Submission, bundle: bytes, site: Site) -> Prepared:
+def planned(submission: Submission, bundle: bytes, site: RunLocation) -> Prepared:
     """The run with the plan that it would have if it started now. Imports no user code. Raises UsageError."""
     about = {"id": submission.run, "startTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     spec = Spec.model_validate(submission.spec)

@@ -1,6 +1,6 @@
 """The outcomes of dead letters: a replayed or dropped letter is not listed again.
 
-    deployments/letters/<workflow>.<trigger>/<digest>   an Outcome, sealed under the deployment key
+    deployments/letters/<workflow>.<trigger>/<digest>   a LetterOutcome, sealed under the deployment key
 
 The letter itself stays in its place, because a topic deletes records by age only. Outcomes are objects in the store,
 not records of a topic. They need no further rights in the cluster and also serve letters of polled objects. If two
@@ -19,11 +19,11 @@ from treadle.primitives import sealing
 from treadle.primitives.encoding.decoding import known
 from treadle.primitives.stores.store import Store
 
-from .dead_letter_replay import Letter
-from .kafka.dead_letters import DeadLetter
+from .dead_letter_replay import StoredDeadLetter
+from .kafka.dead_letters import KafkaDeadLetter
 
 
-class Outcome(Struct, frozen=True):
+class LetterOutcome(Struct, frozen=True):
     """The user's decision about a letter."""
 
     did: Literal["replayed", "dropped"]
@@ -41,23 +41,23 @@ class Outcomes:
         self._folder = f"deployments/letters/{trigger}"
         self._names = {info.name for info in store.list(f"{self._folder}/")}
 
-    def find(self, letter: Letter) -> Outcome | None:
+    def find(self, letter: StoredDeadLetter) -> LetterOutcome | None:
         """None: the letter waits to be replayed or dropped."""
         name = self._name(letter)
-        return msgspec.json.decode(self._objects.get(name), type=known(Outcome)) if name in self._names else None
+        return msgspec.json.decode(self._objects.get(name), type=known(LetterOutcome)) if name in self._names else None
 
-    def mark(self, letter: Letter, outcome: Outcome) -> None:
+    def mark(self, letter: StoredDeadLetter, outcome: LetterOutcome) -> None:
         """Record the outcome; the last one counts."""
         self._objects.put(self._name(letter), msgspec.json.encode(outcome))
 
-    def _name(self, letter: Letter) -> str:
+    def _name(self, letter: StoredDeadLetter) -> str:
         return f"{self._folder}/{hashlib.sha256(identity(letter).encode()).hexdigest()[:32]}"
 
 
-def identity(letter: Letter) -> str:
+def identity(letter: StoredDeadLetter) -> str:
     """Identifies the letter, and no later one in its place. A topic created again has another UUID; an object refused
     again has another time."""
     kept = letter.kept
-    if isinstance(kept, DeadLetter):
+    if isinstance(kept, KafkaDeadLetter):
         return f"{kept.topic_id}/{kept.partition}/{kept.offset}"
     return f"{letter.id}/{letter.time!r}"

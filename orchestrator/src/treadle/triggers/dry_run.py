@@ -18,7 +18,7 @@ from treadle.primitives.events.records import as_item
 from treadle.primitives.events.signatures import body_id
 
 from .event_mapping import accepted, event_env
-from .kafka.batch import Batch, Match
+from .kafka.batch import KafkaBatch, Match
 from .kafka.matching import Lineage, lineage
 from .kafka.payloads.event_payloads import inline_size, range_of
 from .kafka.payloads.transfer_choice import Topic, choose
@@ -27,7 +27,7 @@ from .registry.deployment import Deployment
 from .run_ids import label, run_prefix
 from .schedules.tick_runs import is_tick, order_for, schedule_of
 from .start_requests import StartOrder
-from .webhook.requests import Hook, Problem, read
+from .webhook.requests import Hook, RequestProblem, read
 
 NOWHERE = "TOPIC-UUID"
 """Placeholder for a topic's UUID in ids, because a sample is in no topic."""
@@ -50,7 +50,7 @@ class Trial(Struct, frozen=True):
     """Id of the run; TOPIC-UUID and the following zeros are placeholders for the record's location."""
 
 
-class Sample(Struct, frozen=True):
+class SampleEvent(Struct, frozen=True):
     """An event as its producer would send it."""
 
     value: bytes
@@ -67,7 +67,7 @@ def trigger_of(deployment: Deployment, name: str) -> Trigger:
     return found
 
 
-def try_event(deployment: Deployment, name: str, sample: Sample, allow: Sequence[str] | None) -> list[Trial]:
+def try_event(deployment: Deployment, name: str, sample: SampleEvent, allow: Sequence[str] | None) -> list[Trial]:
     """One trial; several for a notification about several objects. Raises UsageError for a schedule."""
     trigger = trigger_of(deployment, name)
     about = (label(deployment.workflow, name), deployment.version)
@@ -79,7 +79,7 @@ def try_event(deployment: Deployment, name: str, sample: Sample, allow: Sequence
         orders = read(
             Hook(deployment, name), _request_headers(trigger, sample), sample.value, secret=None, now=time.time()
         )
-    except Problem as problem:
+    except RequestProblem as problem:
         return [Trial(*about, "dead letter", problem.message)]
     trials = [_accepted(Trial(*about, "starts", run=one.run), deployment, one.inputs, allow) for one in orders]
     return trials or [Trial(*about, "passed over")]
@@ -131,7 +131,7 @@ def _accepted(trial: Trial, deployment: Deployment, inputs: Mapping[str, Any], a
 
 
 def _of_topic(
-    deployment: Deployment, at: Lineage, trigger: Trigger, sample: Sample, allow: Sequence[str] | None
+    deployment: Deployment, at: Lineage, trigger: Trigger, sample: SampleEvent, allow: Sequence[str] | None
 ) -> list[Trial]:
     about = (label(at.workflow, at.name), deployment.version)
     headers: tuple[tuple[str, bytes | None], ...] = sample.headers
@@ -146,7 +146,7 @@ def _of_topic(
 
 def _mapped(trial: Trial, match: Match, deployment: Deployment, at: Lineage, allow: Sequence[str] | None) -> Trial:
     trial = replace(trial, event=event_env(match.event), run=match.run)
-    batch = Batch(deployment.version, (match,), 1)
+    batch = KafkaBatch(deployment.version, (match,), 1)
     try:
         order = at.newest.order_for(batch, _events)
     except UsageError as error:
@@ -154,7 +154,7 @@ def _mapped(trial: Trial, match: Match, deployment: Deployment, at: Lineage, all
     return _accepted(trial, deployment, order.inputs, allow)
 
 
-def _events(batch: Batch, trigger: KafkaTrigger) -> Any:
+def _events(batch: KafkaBatch, trigger: KafkaTrigger) -> Any:
     """The events as the run would read them. It is assumed that the sample's topic keeps its records; otherwise a range
     would refer to a copy.
 
@@ -165,7 +165,7 @@ def _events(batch: Batch, trigger: KafkaTrigger) -> Any:
     return items if way == "inline" else range_of(batch, trigger)
 
 
-def _request_headers(trigger: Trigger, sample: Sample) -> dict[str, str]:
+def _request_headers(trigger: Trigger, sample: SampleEvent) -> dict[str, str]:
     """The headers with which the sender would send the body. The signature is not checked here."""
     cloudevent = isinstance(trigger, WebhookTrigger) and trigger.format == "cloudevents"
     known = {"content-type": f"application/{'cloudevents+' if cloudevent else ''}json"}

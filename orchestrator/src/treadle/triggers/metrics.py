@@ -24,7 +24,7 @@ GAUGES = {
 }
 
 
-class Status(Protocol):
+class TriggerHealth(Protocol):
     """The state of a trigger."""
 
     @property
@@ -43,7 +43,7 @@ class Status(Protocol):
         """One of COUNTERS and GAUGES; None: unknown, or not counted for the type."""
 
 
-def watch_triggers(statuses: Callable[[], Iterable[Status]]) -> None:
+def watch_triggers(statuses: Callable[[], Iterable[TriggerHealth]]) -> None:
     """Export `treadle.trigger.*`; `statuses` is called at each scrape."""
     from opentelemetry import metrics
 
@@ -59,12 +59,12 @@ def watch_triggers(statuses: Callable[[], Iterable[Status]]) -> None:
     meter.create_observable_gauge("treadle.trigger.state", [_states(statuses)], "1", "1 for the state that it is in")
 
 
-def _measured(name: str) -> Callable[[Status], float | None]:
+def _measured(name: str) -> Callable[[TriggerHealth], float | None]:
     return lambda one: one.measured(name)
 
 
 def _looking(
-    statuses: Callable[[], Iterable[Status]], number: Callable[[Status], float | None]
+    statuses: Callable[[], Iterable[TriggerHealth]], number: Callable[[TriggerHealth], float | None]
 ) -> Callable[[CallbackOptions], Iterator[Observation]]:
     def look(_: CallbackOptions) -> Iterator[Observation]:
         from opentelemetry.metrics import Observation
@@ -76,7 +76,7 @@ def _looking(
     return look
 
 
-def _states(statuses: Callable[[], Iterable[Status]]) -> Callable[[CallbackOptions], Iterator[Observation]]:
+def _states(statuses: Callable[[], Iterable[TriggerHealth]]) -> Callable[[CallbackOptions], Iterator[Observation]]:
     def look(_: CallbackOptions) -> Iterator[Observation]:
         from opentelemetry.metrics import Observation
 
@@ -86,5 +86,5 @@ def _states(statuses: Callable[[], Iterable[Status]]) -> Callable[[CallbackOptio
     return look
 
 
-def _labels(one: Status) -> dict[str, str]:
+def _labels(one: TriggerHealth) -> dict[str, str]:
     return {"workflow": one.workflow, "trigger": one.trigger, "type": one.type}

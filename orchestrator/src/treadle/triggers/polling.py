@@ -19,7 +19,7 @@ AGAIN = 5.0
 """Maximum seconds until the next round after an error."""
 
 
-class Rounds(ABC):
+class PollingRunner(ABC):
     """A TriggerRunner that polls at an interval, and at once after a new version or a pause. It handles its own
     errors."""
 

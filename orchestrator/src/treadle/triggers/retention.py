@@ -17,7 +17,7 @@ from treadle.client.client import Runs
 from treadle.client.garbage_collection import ROOT, Leftover, Lent, leftovers, remove_all, separated
 from treadle.orchestrator.environment.connection_errors import Unreachable
 from treadle.orchestrator.protocol.messages import TRIGGER
-from treadle.orchestrator.reuse.cache_entries import Entries, Entry, lent_segments
+from treadle.orchestrator.reuse.cache_entries import CacheEntry, Entries, lent_segments
 from treadle.orchestrator.run_store.run_files import Submission
 from treadle.primitives.errors import CorruptError, MissingError, TreadleError
 from treadle.primitives.stores.store import ObjectInfo
@@ -95,7 +95,7 @@ class Retention:
         found = (self._entry(key) for key in self._entries.kept_keys())
         return lent_segments(one for one in found if one is not None and one.age(now) <= one.ttl)
 
-    def _entry(self, key: str) -> Entry | None:
+    def _entry(self, key: str) -> CacheEntry | None:
         try:
             return self._entries.read(key)
         except (MissingError, CorruptError):

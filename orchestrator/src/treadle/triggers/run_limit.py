@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 
 from treadle.primitives.asyncio_tasks import spawn
 
-from .start_requests import Started, Starter, end_of
+from .start_requests import RunStarted, Starter, end_of
 
 FRESH = 2.0
 """Seconds for which a count of Temporal's listing is cached."""
@@ -19,7 +19,7 @@ class Full(Exception):
     """`maxActive` runs are open: no run may start now."""
 
 
-class Gate:
+class RunLimit:
     """Limits starts. Open runs are the runs started here that have not ended, or the listing's count if that is higher.
     The listing includes runs of other processes, but lags behind."""
 
@@ -38,7 +38,7 @@ class Gate:
         return None if self.limit is None else max(len(self._watched), self._listed)
 
     @contextlib.asynccontextmanager
-    async def entering(self) -> AsyncIterator[Callable[[Started], None]]:
+    async def entering(self) -> AsyncIterator[Callable[[RunStarted], None]]:
         """Context of one start; pass its result to the yielded function. Raises Full, Unreachable."""
         if self.limit is None:
             yield lambda _: None
@@ -70,7 +70,7 @@ class Gate:
             self._listed = await self._starter.active(self._workflow, self._trigger)
             self._listed_at = time.monotonic()
 
-    def _entered(self, started: Started) -> None:
+    def _entered(self, started: RunStarted) -> None:
         if started.new and started.run not in self._watched:
             self._watched[started.run] = spawn(self._watch(started.run))
 

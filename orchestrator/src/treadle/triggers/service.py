@@ -28,7 +28,7 @@ from treadle.primitives.errors import TreadleError
 
 from .kafka.reader_settings import reading_of
 from .registry.deployment import Deployment
-from .status_store import Memory, statuses_of, write_statuses
+from .status_store import StatusStore, statuses_of, write_statuses
 from .trigger_runner import TriggerRunner, TriggerSite, TriggerStatus
 
 _log = logging.getLogger("treadle.triggers")
@@ -72,7 +72,7 @@ class TriggerService:
         self._runners: dict[tuple[str, str, str], TriggerRunner] = {}
         self._broken: dict[tuple[str, str, str], TriggerStatus] = {}
         self._told = -math.inf
-        self._memory = Memory()
+        self._memory = StatusStore()
         self._open: dict[tuple[str, str], int] = {}
         """Open runs at the last count; a trigger is missing if they are unknown."""
         self._since: dict[tuple[str, str], tuple[str, float]] = {}

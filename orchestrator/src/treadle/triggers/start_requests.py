@@ -30,7 +30,7 @@ class StartOrder(Struct, frozen=True):
     """Small facts for a later owner of the trigger: for a batch its `end` and `count`."""
 
 
-class Started(Struct, frozen=True):
+class RunStarted(Struct, frozen=True):
     """The run exists, durably."""
 
     run: str
@@ -43,7 +43,7 @@ class Started(Struct, frozen=True):
 class Starter(Protocol):
     """Starts runs of deployed workflows."""
 
-    async def start(self, order: StartOrder) -> Started:
+    async def start(self, order: StartOrder) -> RunStarted:
         """Raises Unreachable (retry forever) and UsageError (these inputs can never be accepted: a dead letter)."""
         ...
 

@@ -20,7 +20,7 @@ from treadle.primitives.errors import StoreError, UsageError
 from .event_mapping import accepted
 from .registry.registry import Registry
 from .run_ids import label
-from .start_requests import Started, StartOrder
+from .start_requests import RunStarted, StartOrder
 
 
 class RunStarter:
@@ -30,7 +30,7 @@ class RunStarter:
         """`allow`: URI prefixes that triggered runs may access (see `uri_policy`)."""
         self._client, self._runs, self._registry, self._allow = client, runs, registry, allow
 
-    async def start(self, order: StartOrder) -> Started:
+    async def start(self, order: StartOrder) -> RunStarted:
         """See Starter.start."""
         try:
             submission = await asyncio.to_thread(self._prepare, order)
@@ -39,7 +39,7 @@ class RunStarter:
             raise Unreachable(f"run {order.run} was there and is gone", "It is asked for again.") from error
         except StoreError as error:
             raise Unreachable(error.message, error.hint) from error
-        return Started(order.run, new, memo)
+        return RunStarted(order.run, new, memo)
 
     def _prepare(self, order: StartOrder) -> Submission:
         try:

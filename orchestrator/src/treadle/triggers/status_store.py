@@ -26,7 +26,7 @@ STALE = 30.0
 _STATUS = "deployments/status"
 
 
-class Memory:
+class StatusStore:
     """Counts of earlier services of this name, and of ended runners, for each trigger."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ from ..diagnostics.diagnostics import a
 from ..expressions import parse, unparse
 from ..templates import is_reference
 from .formats import Files, LiteralData
-from .handles import DataValue, StageHandle, Value
+from .handles import DataValue, StageHandle, ValueHandle
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -42,7 +42,7 @@ def expr(text: str) -> str:
 
 def template(value: Any) -> Any:
     """Return JSON with every handle replaced by its template."""
-    if isinstance(value, (Value, StageHandle)):
+    if isinstance(value, (ValueHandle, StageHandle)):
         return str(value)
     if isinstance(value, Mapping):
         return {str(key): template(item) for key, item in value.items()}
@@ -85,7 +85,7 @@ def is_data(value: Any) -> TypeGuard[StageHandle | DataValue]:
 
 def condition(value: Any) -> Any:
     """Return the text of `when` or `until`."""
-    return unparse(value.expression) if isinstance(value, Value) else value
+    return unparse(value.expression) if isinstance(value, ValueHandle) else value
 
 
 def function(value: Any, captured: dict[str, bytes]) -> Any:

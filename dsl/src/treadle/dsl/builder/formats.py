@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .handles import Value
+from .handles import ValueHandle
 
 Compression = Literal["auto", "none", "gzip"]
 IfExists = Literal["fail", "replace"]
 Columns = Mapping[str, str]
-Uri = str | Value
+Uri = str | ValueHandle
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def npy(uri: Uri, *, split: str | None = None, if_exists: IfExists | None = None
 def fixed(
     uri: Uri,
     *,
-    record_bytes: int | Value | None = None,
+    record_bytes: int | ValueHandle | None = None,
     split: str | None = None,
     if_exists: IfExists | None = None,
 ) -> Files:
@@ -91,11 +91,11 @@ def fixed(
     return Files(given(uri=uri, format="fixed", record_bytes=record_bytes, split=split, if_exists=if_exists))
 
 
-def items(values: Sequence[Any], *, partitions: int | Value | None = None) -> LiteralData:
+def items(values: Sequence[Any], *, partitions: int | ValueHandle | None = None) -> LiteralData:
     """A literal list of JSON records."""
     return LiteralData(given(items=list(values), partitions=partitions))
 
 
-def range_(count: int | Value, *, partitions: int | Value | None = None) -> LiteralData:
+def range_(count: int | ValueHandle, *, partitions: int | ValueHandle | None = None) -> LiteralData:
     """The integers 0 .. count-1."""
     return LiteralData(given(range=count, partitions=partitions))

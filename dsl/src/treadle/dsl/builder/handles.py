@@ -10,13 +10,13 @@ from typing import Any, Generic, NoReturn, TypeVar
 from treadle.primitives.errors import UsageError
 
 from ..diagnostics.diagnostics import a
-from ..expressions import Array, Binary, Call, Expr, Index, Literal, Path, Unary, unparse
+from ..expressions import Array, Binary, BuiltinCall, Expr, Index, Literal, Path, Unary, unparse
 from ..expressions.parser import checked_call, path
 
 
 def to_expression(value: Any) -> Expr:
     """Return the expression of a handle, number, string, boolean, None, or list of these. Raises UsageError."""
-    if isinstance(value, Value):
+    if isinstance(value, ValueHandle):
         return value.expression
     if isinstance(value, (int, float)) and not isinstance(value, bool) and value < 0:
         return Unary("-", Literal(-value))
@@ -28,15 +28,15 @@ def to_expression(value: Any) -> Expr:
     raise UsageError(f"{a(type(value).__name__)} cannot be part of an expression", hint)
 
 
-def _binary(operator: str, swapped: bool = False) -> Callable[[Any, Any], Value]:
-    def record(self: Value, other: Any) -> Value:
+def _binary(operator: str, swapped: bool = False) -> Callable[[Any, Any], ValueHandle]:
+    def record(self: ValueHandle, other: Any) -> ValueHandle:
         left, right = (to_expression(other), self.expression) if swapped else (self.expression, to_expression(other))
         return Scalar(Binary(operator, left, right))
 
     return record
 
 
-class Value:
+class ValueHandle:
     """A scalar that is known only when the workflow runs. `str()` gives its template, for use in an f-string."""
 
     def __init__(self, expression: Expr) -> None:
@@ -51,20 +51,20 @@ class Value:
     __lt__, __le__, __gt__, __ge__ = _binary("<"), _binary("<="), _binary(">"), _binary(">=")
     __hash__ = None  # type: ignore[assignment]  # == records an expression
 
-    def __eq__(self, other: object) -> Value:  # type: ignore[override]
+    def __eq__(self, other: object) -> ValueHandle:  # type: ignore[override]
         return _binary("==")(self, other)
 
-    def __ne__(self, other: object) -> Value:  # type: ignore[override]
+    def __ne__(self, other: object) -> ValueHandle:  # type: ignore[override]
         return _binary("!=")(self, other)
 
-    def __getitem__(self, key: int | str) -> Value:
+    def __getitem__(self, key: int | str) -> ValueHandle:
         """An item of a list, counted from the end for a negative index; or a member of an object."""
         return Scalar(below(self.expression, key))
 
-    def __neg__(self) -> Value:
+    def __neg__(self) -> ValueHandle:
         return Scalar(Unary("-", self.expression))
 
-    def __invert__(self) -> Value:
+    def __invert__(self) -> ValueHandle:
         return Scalar(Unary("!", self.expression))
 
     def __bool__(self) -> NoReturn:
@@ -83,15 +83,15 @@ class Value:
         return f"<{unparse(self.expression)}>"
 
 
-Condition = Value | str
+Condition = ValueHandle | str
 """A condition: a value, or an expression as text."""
 
 
-class Scalar(Value):
+class Scalar(ValueHandle):
     """Any other value. A sibling of DataValue, not its base: Python asks a subclass first and would swap `a < b`."""
 
 
-class DataValue(Value):
+class DataValue(ValueHandle):
     """An input or a state: data where a dataset is expected, a scalar in expressions."""
 
     def __init__(self, names: tuple[str, ...], reference: str, is_data: bool) -> None:
@@ -102,10 +102,10 @@ class DataValue(Value):
         """`state` and `next`, which accept data and scalars, take it as data."""
 
 
-V = TypeVar("V", bound=Value)
+V = TypeVar("V", bound=ValueHandle)
 
 
-class Names(Generic[V]):
+class NamedValues(Generic[V]):
     """A namespace such as `.metrics`: every attribute is a value."""
 
     def __init__(self, make: Callable[[str], V]) -> None:
@@ -122,8 +122,8 @@ class StageHandle:
 
     def __init__(self, id: str) -> None:
         self.id = id
-        self.metrics = Names(lambda name: Scalar(Path(("stages", id, "metrics", name))))
-        self.output = Names(lambda name: Scalar(Path(("stages", id, "output", name))))
+        self.metrics = NamedValues(lambda name: Scalar(Path(("stages", id, "metrics", name))))
+        self.output = NamedValues(lambda name: Scalar(Path(("stages", id, "output", name))))
         self.value = Scalar(Path(("stages", id, "value")))
         """The record of a reduce with `per="all"`."""
 
@@ -143,7 +143,7 @@ class ChildHandle(StageHandle):
 
     def __init__(self, id: str) -> None:
         super().__init__(id)
-        self.outputs = Names(lambda name: Scalar(Path(("stages", id, "outputs", name))))
+        self.outputs = NamedValues(lambda name: Scalar(Path(("stages", id, "outputs", name))))
 
 
 class RunHandle:
@@ -157,41 +157,41 @@ class RunHandle:
 run = RunHandle()
 
 
-def has(value: Value) -> Value:
+def has(value: ValueHandle) -> ValueHandle:
     """Return whether a value exists: false for values of a skipped stage."""
-    return Scalar(Call("has", (value.expression,)))
+    return Scalar(BuiltinCall("has", (value.expression,)))
 
 
-def size(value: Value) -> Value:
+def size(value: ValueHandle) -> ValueHandle:
     """Return the number of characters of a string, or of items of a list."""
-    return Scalar(Call("size", (value.expression,)))
+    return Scalar(BuiltinCall("size", (value.expression,)))
 
 
-def is_in(value: Any, place: Any) -> Value:
+def is_in(value: Any, place: Any) -> ValueHandle:
     """Return whether a list has an equal item, or an object has a member of this name: `value in place`."""
     return Scalar(Binary("in", to_expression(value), to_expression(place)))
 
 
-def contains(value: Any, part: Any) -> Value:
+def contains(value: Any, part: Any) -> ValueHandle:
     """Return whether a string contains the part, or a list the item."""
     return _call("contains", value, part)
 
 
-def starts_with(value: Any, prefix: Any) -> Value:
+def starts_with(value: Any, prefix: Any) -> ValueHandle:
     """Return whether a string begins with the prefix."""
     return _call("startsWith", value, prefix)
 
 
-def ends_with(value: Any, suffix: Any) -> Value:
+def ends_with(value: Any, suffix: Any) -> ValueHandle:
     """Return whether a string ends with the suffix."""
     return _call("endsWith", value, suffix)
 
 
-def matches(value: Any, pattern: str) -> Value:
+def matches(value: Any, pattern: str) -> ValueHandle:
     """Return whether the pattern (RE2) matches anywhere in a string. Raises ExpressionError for a pattern that is too
     long.
     """
-    return Scalar(checked_call(Call("matches", (to_expression(value), Literal(pattern)))))
+    return Scalar(checked_call(BuiltinCall("matches", (to_expression(value), Literal(pattern)))))
 
 
 def below(expr: Expr, key: int | str) -> Path | Index:
@@ -203,5 +203,5 @@ def below(expr: Expr, key: int | str) -> Path | Index:
     raise UsageError(f"{unparse(expr)} is no path, so it has no [{key!r}]", "Name the part of an input or an event.")
 
 
-def _call(function: str, *arguments: Any) -> Value:
-    return Scalar(Call(function, tuple(map(to_expression, arguments))))
+def _call(function: str, *arguments: Any) -> ValueHandle:
+    return Scalar(BuiltinCall(function, tuple(map(to_expression, arguments))))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypedDict
 
 from .formats import Files
-from .handles import Condition, StageHandle, Value
+from .handles import Condition, StageHandle, ValueHandle
 
 
 class _Shared(TypedDict, total=False):
@@ -29,7 +29,7 @@ class StageSettings(_Shared, total=False):
     when: Condition
     output: Files
     idempotent: bool
-    max_concurrency: int | Value
+    max_concurrency: int | ValueHandle
 
 
 class TaskSettings(_Shared, total=False):

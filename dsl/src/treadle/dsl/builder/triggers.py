@@ -9,13 +9,13 @@ from typing import Any, Literal
 from ..expressions import Path
 from .conversion import condition
 from .formats import given
-from .handles import Condition, Names, Scalar, below
+from .handles import Condition, NamedValues, Scalar, below
 
 Overlap = Literal["skip", "bufferOne", "bufferAll", "cancelOther", "terminateOther", "allowAll"]
 
 
 @dataclass(frozen=True)
-class Source:
+class TriggerSource:
     """The source of a trigger's events."""
 
     options: dict[str, Any]
@@ -54,7 +54,7 @@ class TriggerHandle:
     name = Scalar(Path(("trigger", "name")))
     events = Scalar(Path(("trigger", "events")))
     """The event or batch as data: for inputs of type dataset."""
-    time = Names(lambda name: Scalar(Path(("trigger", "time", name))))
+    time = NamedValues(lambda name: Scalar(Path(("trigger", "time", name))))
     """The time: `.date`, `.hour`, ... (docs/triggers.md); for a schedule the nominal time in its timezone."""
 
 
@@ -83,11 +83,11 @@ def kafka(
     dedupe: Condition | None = None,
     max_active: int | None = None,
     dead_letter: Mapping[str, str] | None = None,
-) -> Source:
+) -> TriggerSource:
     """Records of Kafka topics, through a connection that the profile names."""
     reading = given(format=format, envelope=envelope, batch=batch, start_from=start_from, events=events)
     rest = _judging(filter, schema, max_active) | given(dedupe=condition(dedupe), dead_letter=dead_letter)
-    return Source({"type": "kafka", "connection": connection, "topics": list(topics), **reading, **rest})
+    return TriggerSource({"type": "kafka", "connection": connection, "topics": list(topics), **reading, **rest})
 
 
 def schedule(
@@ -99,11 +99,11 @@ def schedule(
     overlap: Overlap | None = None,
     catchup_window: str | None = None,
     jitter: str | None = None,
-) -> Source:
+) -> TriggerSource:
     """Times: `cron` or `interval`."""
     ticks = given(cron=cron if cron is None or isinstance(cron, str) else list(cron), interval=interval, offset=offset)
     how = given(timezone=timezone, overlap=overlap, catchup_window=catchup_window, jitter=jitter)
-    return Source({"type": "schedule", **ticks, **how})
+    return TriggerSource({"type": "schedule", **ticks, **how})
 
 
 def objects(
@@ -116,10 +116,10 @@ def objects(
     start_from: Literal["earliest", "latest"] | None = None,
     max_active: int | None = None,
     dead_letter: Mapping[str, str] | None = None,
-) -> Source:
+) -> TriggerSource:
     """New objects in a store: `poll={"uri": ..., "every": ...}`, or notifications."""
     ways = given(poll=poll, kafka=kafka, webhook=webhook, start_from=start_from, dead_letter=dead_letter)
-    return Source({"type": "object", **ways, **_judging(filter, schema, max_active)})
+    return TriggerSource({"type": "object", **ways, **_judging(filter, schema, max_active)})
 
 
 def webhook(
@@ -132,10 +132,10 @@ def webhook(
     dedupe: Condition | None = None,
     max_active: int | None = None,
     max_body: str | None = None,
-) -> Source:
+) -> TriggerSource:
     """HTTP requests, signed with the named secret."""
     how = given(secret=secret, scheme=scheme, format=format, dedupe=condition(dedupe), max_body=max_body)
-    return Source({"type": "webhook", **how, **_judging(filter, schema, max_active)})
+    return TriggerSource({"type": "webhook", **how, **_judging(filter, schema, max_active)})
 
 
 def _judging(filter: Condition | None, schema: Mapping[str, Any] | None, max_active: int | None) -> dict[str, Any]:

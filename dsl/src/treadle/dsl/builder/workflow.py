@@ -25,9 +25,9 @@ from ..normalise import as_written
 from ..triggers import Trigger
 from .conversion import boundaries, condition, data, function, is_data, state, template, validated
 from .formats import Files, LiteralData, given
-from .handles import ChildHandle, Condition, DataValue, Names, Scalar, StageHandle, Value
+from .handles import ChildHandle, Condition, DataValue, NamedValues, Scalar, StageHandle, ValueHandle
 from .settings import StageSettings
-from .triggers import Source
+from .triggers import TriggerSource
 
 Function = Callable[..., Any] | str
 """A callable, or `module:name`."""
@@ -58,7 +58,7 @@ class Body:
         batch: Mapping[str, Any] | None = None,
         metrics: Mapping[str, Literal["sum", "min", "max"]] | None = None,
         tolerated_failures: int | str | None = None,
-        failed_items: str | Value | None = None,
+        failed_items: str | ValueHandle | None = None,
         gang: int | None = None,
         **settings: Unpack[StageSettings],
     ) -> StageHandle:
@@ -76,7 +76,7 @@ class Body:
         input: Data | list[Data],
         *,
         by: Function | list[str],
-        partitions: int | Value | None = None,
+        partitions: int | ValueHandle | None = None,
         partitioner: Literal["hash", "range"] | Mapping[str, Any] | None = None,
         sort: bool | None = None,
         combine: Function | None = None,
@@ -96,7 +96,7 @@ class Body:
         combine: Function | None = None,
         initial: Any = _UNSET,
         finish: Function | None = None,
-        fan_in: int | Value | None = None,
+        fan_in: int | ValueHandle | None = None,
         with_: Mapping[str, Any] | None = None,
         metrics: Mapping[str, str] | None = None,
         **settings: Unpack[StageSettings],
@@ -124,7 +124,7 @@ class Body:
         id: str,
         *,
         state: Mapping[str, Any],
-        max_iterations: int | Value,
+        max_iterations: int | ValueHandle,
         on_exhausted: Literal["fail", "succeed"] | None = None,
         **settings: Unpack[StageSettings],
     ) -> Loop:
@@ -172,7 +172,7 @@ class Loop(Body, StageHandle):
         self._next: dict[str, Any] = {}
         self._until: Any = None
         self._phase = "new"
-        self.state = Names(self._state)
+        self.state = NamedValues(self._state)
 
     def _state(self, name: str) -> DataValue:
         """Inside the loop, the state of the current iteration; after it, the final state."""
@@ -272,13 +272,13 @@ class Workflow(Body):
         self._inputs[name] = declared
         return DataValue(("inputs", name), f"inputs.{name}", kind in ("dataset", "list"))
 
-    def secret(self, name: str) -> Value:
+    def secret(self, name: str) -> ValueHandle:
         """Declare a secret: legal only as a whole value of `with_`."""
         self._secrets.append(name)
         return Scalar(Path(("secrets", name)))
 
     def trigger(
-        self, id: str, source: Source, *, with_: Mapping[str, Any] | None = None, description: str | None = None
+        self, id: str, source: TriggerSource, *, with_: Mapping[str, Any] | None = None, description: str | None = None
     ) -> None:
         """Start runs from events, once the workflow is deployed; `with_` maps events to inputs."""
         if id in self._triggers:

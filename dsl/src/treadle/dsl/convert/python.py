@@ -13,7 +13,7 @@ from ..model import LoopStage, Spec, Stage, WorkflowStage
 from ..normalise import as_written
 from ..templates import is_reference, template_paths, whole
 from .naming import Naming
-from .source import Source, literal
+from .source import SourceWriter, literal
 
 WIDTH = 110
 _TYPES = {"integer": "int", "number": "float", "boolean": "bool", "string": "str", "list": "list"}
@@ -37,7 +37,7 @@ class _Module:
         outputs = {path[1] for path in template_paths(spec.outputs) if path[0] == "stages"}
         self._read = outputs.union(*(dependencies(stage) for _, stage in all_stages(spec.stages)))
         """Stages that another statement mentions."""
-        self._source = Source(self._naming)
+        self._source = SourceWriter(self._naming)
         self._lines: list[str] = []
 
     def text(self) -> str:
@@ -169,7 +169,7 @@ class _Module:
         options = [self._option(key, value) for key, value in declared.items() if key not in shown]
         self._lines.append("")
         self._call(depth, f"with {owner}.loop", [*first, *options], f" as {handle}:")
-        self._source = Source(self._naming, {**outer.states, **dict.fromkeys(stage.state, handle)})
+        self._source = SourceWriter(self._naming, {**outer.states, **dict.fromkeys(stage.state, handle)})
         self._body(handle, stage.stages, declared["stages"], depth + 1)
         self._after_each(handle, declared, depth + 1)
         self._source = outer

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..expressions import Array, Binary, Call, Expr, Index, Literal, Path, Unary, parse
+from ..expressions import Array, Binary, BuiltinCall, Expr, Index, Literal, Path, Unary, parse
 from ..expressions.nodes import walk
 from ..expressions.parser import COMPARISONS
 from ..templates import OPEN, parse_template
@@ -27,7 +27,7 @@ class Unrecordable(Exception):
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceWriter:
     """Writes values at one place of a workflow. `states` maps a state to the handle of its loop."""
 
     naming: Naming
@@ -98,9 +98,9 @@ class Source:
                 return f"{self.naming.builder('is_in')}({self._argument(left)}, {self._argument(right)})"
             case Binary(operator, left, right) if _has_path(left) or (_has_path(right) and operator not in COMPARISONS):
                 return f"{self._operand(left)} {_OPERATORS.get(operator, operator)} {self._operand(right)}"
-            case Call("has" | "size" as function, (Path() | Index() as path,)):
+            case BuiltinCall("has" | "size" as function, (Path() | Index() as path,)):
                 return f"{self.naming.builder(function)}({self._recorded(path)})"
-            case Call("contains" | "startsWith" | "endsWith" | "matches" as function, arguments):
+            case BuiltinCall("contains" | "startsWith" | "endsWith" | "matches" as function, arguments):
                 given = ", ".join(map(self._argument, arguments))
                 return f"{self.naming.builder(_FUNCTIONS.get(function, function))}({given})"
         raise Unrecordable
@@ -149,7 +149,7 @@ def literal(value: Any) -> str:
 
 
 def _has_path(expr: Expr) -> bool:
-    return any(isinstance(node, Path | Call) for node, _ in walk(expr))
+    return any(isinstance(node, Path | BuiltinCall) for node, _ in walk(expr))
 
 
 def _item(name: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path as FilePath
 from ..diagnostics.diagnostics import Path, path_text
 from ..model import Spec, WorkflowStage
 from .document import Document, at_path, load_file
-from .syntax import Problem
+from .syntax import SyntaxProblem
 
 MAX_DEPTH = 8
 """Limit of nested workflows, the outermost included."""
@@ -79,7 +79,7 @@ class _Reader:
             try:
                 children[name] = self._child(document, path, stage, trail, depth)
             except _Wrong as wrong:
-                problem = Problem("T110", str(wrong), wrong.hint, path=path)
+                problem = SyntaxProblem("T110", str(wrong), wrong.hint, path=path)
                 problems.append(at_path(document, problem, on_key=False))
         return replace(document, children=children, problems=tuple(problems))
 

@@ -15,10 +15,10 @@ from treadle.primitives.errors import UsageError
 from ..diagnostics.diagnostics import MOST_LISTED, NOWHERE, Diagnostic, Path, Span, has_errors, listed
 from ..diagnostics.formats import render
 from ..model import Spec
-from .loader import MAX_CHARACTERS, Places, load_yaml
+from .loader import MAX_CHARACTERS, SourcePositions, load_yaml
 from .model_errors import shape_problems
 from .schema_lookup import empty_keys
-from .syntax import Problem
+from .syntax import SyntaxProblem
 
 MAX_STAGES = 2000
 """Limit of stages in one document, at all depths: about as many as Temporal accepts at once."""
@@ -42,7 +42,7 @@ class Document:
     source: str = ""
     data: Any = None
     """The document as JSON, without its top-level `x-*` keys."""
-    places: Places = field(default_factory=Places)
+    places: SourcePositions = field(default_factory=SourcePositions)
     problems: tuple[Diagnostic, ...] = ()
     spec: Spec | None = None
     children: Mapping[str, Document] = field(default_factory=dict)
@@ -113,12 +113,12 @@ def load_text(text: str, file: str) -> Document:
 def _shaped(document: Document) -> Document:
     if not isinstance(document.data, dict):
         hint = "start with `apiVersion: treadle/v1`, `name:` and `stages:`"
-        problem = Problem("T013", "a workflow is a mapping of keys", hint, document.span(()))
+        problem = SyntaxProblem("T013", "a workflow is a mapping of keys", hint, document.span(()))
         return replace(document, problems=(_positioned(document, problem),))
     if (count := _stages(document.data)) > MAX_STAGES:
         text = f"the document has {count:,} stages, and {MAX_STAGES:,} are allowed"
         hint = "put stages into workflows of their own (`type: workflow`)"
-        problem = Problem("T004", text, hint, document.span(("stages",), key=True), ("stages",))
+        problem = SyntaxProblem("T004", text, hint, document.span(("stages",), key=True), ("stages",))
         return replace(document, problems=(_positioned(document, problem),))
     try:
         spec = Spec.model_validate(document.data, by_alias=True, by_name=False)
@@ -136,13 +136,13 @@ def _stages(data: Any) -> int:
 
 def _empty_keys(document: Document) -> Iterator[Diagnostic]:
     for path in empty_keys(document.data):
-        problem = Problem("T013", f"'{path[-1]}' has no value", "give it one, or remove the key", path=path)
+        problem = SyntaxProblem("T013", f"'{path[-1]}' has no value", "give it one, or remove the key", path=path)
         yield at_path(document, problem, on_key=True)
 
 
-def at_path(document: Document, problem: Problem, on_key: bool) -> Diagnostic:
+def at_path(document: Document, problem: SyntaxProblem, on_key: bool) -> Diagnostic:
     return _positioned(document, replace(problem, span=document.span(problem.path, key=on_key)))
 
 
-def _positioned(document: Document, problem: Problem) -> Diagnostic:
+def _positioned(document: Document, problem: SyntaxProblem) -> Diagnostic:
     return Diagnostic(problem.code, problem.message, problem.hint, document.file, problem.span, problem.path)

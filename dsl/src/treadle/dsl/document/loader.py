@@ -15,7 +15,7 @@ import yaml
 
 from ..diagnostics.diagnostics import Path, Span
 from .scalars import UnsupportedTag, resolve
-from .syntax import Problem, YamlProblem, explain
+from .syntax import SyntaxProblem, YamlProblem, explain
 
 MAX_CHARACTERS = 2 * 2**20
 MAX_DEPTH = 64
@@ -28,7 +28,7 @@ _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourcePosition:
     """Positions of a value and its key, and the value as written."""
 
     value: Span
@@ -61,15 +61,15 @@ class _Node:
     """A mapping's keys and values by name, merged ones included; None until it is constructed."""
 
 
-class Places(Mapping[Path, Place]):
+class SourcePositions(Mapping[Path, SourcePosition]):
     """Maps every path of a document to its place. Looked up in the nodes on demand, since few paths are needed."""
 
     def __init__(self, root: _Node | None = None, key: _Node | None = None) -> None:
         self._root, self._key = root, key
 
-    def __getitem__(self, path: Path) -> Place:
+    def __getitem__(self, path: Path) -> SourcePosition:
         key, node = self._at(path)
-        return Place(node.span, key.span if key else None, node.raw)
+        return SourcePosition(node.span, key.span if key else None, node.raw)
 
     def __iter__(self) -> Iterator[Path]:
         return _paths_below(self._root, ()) if self._root else iter(())
@@ -77,13 +77,13 @@ class Places(Mapping[Path, Place]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def below(self, path: Path) -> Places:
+    def below(self, path: Path) -> SourcePositions:
         """Return the places of the value at `path`, as for a document of its own; empty for a missing value."""
         try:
             key, node = self._at(path)
         except KeyError:
-            return Places()
-        return Places(node, key)
+            return SourcePositions()
+        return SourcePositions(node, key)
 
     def _at(self, path: Path) -> tuple[_Node | None, _Node]:
         """Return the key and the value at `path`. Raises KeyError."""
@@ -108,24 +108,24 @@ def _paths_below(node: _Node, path: Path) -> Iterator[Path]:
 
 
 @dataclass(slots=True)
-class Loaded:
+class LoadedDocument:
     """The data, the place of every path in it, and the problems."""
 
     data: Any = None
-    places: Places = field(default_factory=Places)
-    problems: list[Problem] = field(default_factory=list)
+    places: SourcePositions = field(default_factory=SourcePositions)
+    problems: list[SyntaxProblem] = field(default_factory=list)
 
 
-def load_yaml(text: str) -> Loaded:
+def load_yaml(text: str) -> LoadedDocument:
     """Return data and places of one document; problems instead of exceptions. A byte order mark is ignored."""
     text = text.removeprefix("\ufeff")
-    loaded = Loaded()
+    loaded = LoadedDocument()
     try:
         if len(text) > MAX_CHARACTERS:
-            raise YamlProblem(Problem("T004", f"the document is longer than {MAX_CHARACTERS:,} characters"))
+            raise YamlProblem(SyntaxProblem("T004", f"the document is longer than {MAX_CHARACTERS:,} characters"))
         root = _Composer(_joined_surrogates(text) if text.lstrip()[:1] == "{" else text).compose()
         loaded.data = _construct(root, (), loaded.problems)
-        loaded.places = Places(root)
+        loaded.places = SourcePositions(root)
     except YamlProblem as problem:
         loaded.problems.append(problem.problem)
     return loaded
@@ -160,7 +160,7 @@ class _Composer:
         for event in self._events():
             self._take(event)
         if not self._roots:
-            raise YamlProblem(Problem("T005", "the document is empty", "start with `apiVersion: treadle/v1`"))
+            raise YamlProblem(SyntaxProblem("T005", "the document is empty", "start with `apiVersion: treadle/v1`"))
         return self._roots[0]
 
     def _events(self) -> Iterator[Any]:
@@ -173,7 +173,7 @@ class _Composer:
         match event:
             case yaml.DocumentStartEvent() if self._roots:
                 hint = "put every workflow in a file of its own"
-                raise YamlProblem(Problem("T005", "a second document begins here", hint, _span(event)))
+                raise YamlProblem(SyntaxProblem("T005", "a second document begins here", hint, _span(event)))
             case yaml.ScalarEvent():
                 self._close(self._scalar(event), [], event.anchor)
             case yaml.SequenceStartEvent() | yaml.MappingStartEvent():
@@ -188,7 +188,7 @@ class _Composer:
         if self._values > MAX_VALUES:
             hint = "put data into a file, and read it with `input: {uri: ..., format: ...}`"
             text = f"the document has more than {MAX_VALUES:,} keys and values"
-            raise YamlProblem(Problem("T004", text, hint, _span(event)))
+            raise YamlProblem(SyntaxProblem("T004", text, hint, _span(event)))
 
     def _scalar(self, event: Any) -> _Node:
         self._count(event)
@@ -197,19 +197,19 @@ class _Composer:
         try:
             value = resolve(event.value, event.tag, plain)
         except UnsupportedTag as error:
-            raise YamlProblem(Problem("T007", str(error), error.hint, span)) from error
+            raise YamlProblem(SyntaxProblem("T007", str(error), error.hint, span)) from error
         except ValueError as error:
-            raise YamlProblem(Problem("T010", str(error), "quote it when it is text", span)) from error
+            raise YamlProblem(SyntaxProblem("T010", str(error), "quote it when it is text", span)) from error
         return _Node("scalar", span, value, self._text[event.start_mark.index : event.end_mark.index])
 
     def _open(self, event: Any) -> None:
         self._count(event)
         span = _span(event)
         if len(self._stack) >= MAX_DEPTH:
-            raise YamlProblem(Problem("T004", f"more than {MAX_DEPTH} levels of nesting", "", span))
+            raise YamlProblem(SyntaxProblem("T004", f"more than {MAX_DEPTH} levels of nesting", "", span))
         kind: Literal["list", "map"] = "list" if isinstance(event, yaml.SequenceStartEvent) else "map"
         if event.tag not in (None, "!", f"tag:yaml.org,2002:{'seq' if kind == 'list' else 'map'}"):
-            raise YamlProblem(Problem("T007", f"the tag {event.tag} means nothing here", "remove it", span))
+            raise YamlProblem(SyntaxProblem("T007", f"the tag {event.tag} means nothing here", "remove it", span))
         self._stack.append((_Node(kind, span, event.anchor), []))
 
     def _end(self, event: Any) -> None:
@@ -224,7 +224,7 @@ class _Composer:
             node.size = 1 + sum(child.size for child in children)
             node.depth = 1 + max(child.depth for child in children)
         if node.depth > MAX_DEPTH:
-            raise YamlProblem(Problem("T004", f"more than {MAX_DEPTH} levels of nesting", "", node.span))
+            raise YamlProblem(SyntaxProblem("T004", f"more than {MAX_DEPTH} levels of nesting", "", node.span))
         if anchor:
             self._anchors[anchor] = node
         (self._stack[-1][1] if self._stack else self._roots).append(node)
@@ -233,16 +233,16 @@ class _Composer:
         target = self._anchors.get(event.anchor)
         if target is None:
             hint = f"write &{event.anchor} before the value it stands for, or quote the text"
-            raise YamlProblem(Problem("T008", f"*{event.anchor} has no anchor above it", hint, _span(event)))
+            raise YamlProblem(SyntaxProblem("T008", f"*{event.anchor} has no anchor above it", hint, _span(event)))
         self._aliases += 1
         self._expanded += target.size
         if self._aliases > MAX_ALIASES or self._expanded > MAX_EXPANDED:
             message = f"aliases expand to more than {MAX_EXPANDED:,} values, or there are more than {MAX_ALIASES:,}"
-            raise YamlProblem(Problem("T004", message, "write the values out", _span(event)))
+            raise YamlProblem(SyntaxProblem("T004", message, "write the values out", _span(event)))
         return _Node(target.kind, _span(event), target.value, "", target.size, target.depth, alias=True)
 
 
-def _construct(node: _Node, path: Path, problems: list[Problem]) -> Any:
+def _construct(node: _Node, path: Path, problems: list[SyntaxProblem]) -> Any:
     if node.kind == "scalar":
         return node.value
     if node.kind == "list":
@@ -251,7 +251,7 @@ def _construct(node: _Node, path: Path, problems: list[Problem]) -> Any:
     return {name: _construct(value, (*path, name), problems) for name, (_, value) in node.entries.items()}
 
 
-def _entries(node: _Node, path: Path, problems: list[Problem]) -> dict[str, tuple[_Node, _Node]]:
+def _entries(node: _Node, path: Path, problems: list[SyntaxProblem]) -> dict[str, tuple[_Node, _Node]]:
     entries: dict[str, tuple[_Node, _Node]] = {}
     merges: list[_Node] = []
     for key, value in node.value:
@@ -264,32 +264,37 @@ def _entries(node: _Node, path: Path, problems: list[Problem]) -> dict[str, tupl
     return entries
 
 
-def _key_text(key: _Node, problems: list[Problem]) -> str | None:
+def _key_text(key: _Node, problems: list[SyntaxProblem]) -> str | None:
     if key.kind == "scalar" and isinstance(key.value, str):
         return key.value
     shown = key.raw or {"list": "a list", "map": "a mapping"}.get(key.kind, "nothing")
     hint = f'write it as "{key.raw}"' if key.raw else 'an expression is written "${{ ... }}", in quotes'
-    problems.append(Problem("T006", f"a key must be text; this one is {shown}", hint, key.span))
+    problems.append(SyntaxProblem("T006", f"a key must be text; this one is {shown}", hint, key.span))
     return None
 
 
 def _enter(
-    entries: dict[str, tuple[_Node, _Node]], name: str, key: _Node, value: _Node, path: Path, problems: list[Problem]
+    entries: dict[str, tuple[_Node, _Node]],
+    name: str,
+    key: _Node,
+    value: _Node,
+    path: Path,
+    problems: list[SyntaxProblem],
 ) -> None:
     if name not in entries:
         entries[name] = (key, value)
         return
     first = entries[name][0].span
     message = f"key '{name}' is given twice; the first is at line {first.line}, column {first.col}"
-    problems.append(Problem("T003", message, "keep one of the two", key.span, (*path, name)))
+    problems.append(SyntaxProblem("T003", message, "keep one of the two", key.span, (*path, name)))
 
 
-def _merged(merges: list[_Node], problems: list[Problem]) -> Iterator[tuple[str, tuple[_Node, _Node]]]:
+def _merged(merges: list[_Node], problems: list[SyntaxProblem]) -> Iterator[tuple[str, tuple[_Node, _Node]]]:
     """Yield the entries of `<<: *a` and `<<: [*a, *b]`; for equal keys the first counts."""
     for merge in merges:
         for node in merge.value if merge.kind == "list" else [merge]:
             if node.kind != "map":
-                problems.append(Problem("T008", "`<<` merges mappings only", "write `<<: *name`", node.span))
+                problems.append(SyntaxProblem("T008", "`<<` merges mappings only", "write `<<: *name`", node.span))
                 continue
             nested = [value for key, value in node.value if key.raw == "<<"]
             own = ((key, value) for key, value in node.value if key.raw != "<<")

@@ -16,7 +16,7 @@ from ..model_base import Identifier
 from ..units import SIZE_UNITS, TOO_MUCH
 from .scalars import is_text
 from .schema_lookup import keys_at
-from .syntax import Problem
+from .syntax import SyntaxProblem
 
 LATER = {
     "heartbeat": "a worker that is lost is noticed without it; bound an attempt with `timeout`",
@@ -76,13 +76,13 @@ TYPES = {
 }
 
 
-def shape_problems(error: ValidationError, data: Any) -> Iterator[tuple[Problem, bool]]:
+def shape_problems(error: ValidationError, data: Any) -> Iterator[tuple[SyntaxProblem, bool]]:
     """Yield every finding once, and whether it concerns the key rather than the value."""
     for details in error.errors(include_url=False):
         yield _problem(details, data)
 
 
-def _problem(details: ErrorDetails, data: Any) -> tuple[Problem, bool]:
+def _problem(details: ErrorDetails, data: Any) -> tuple[SyntaxProblem, bool]:
     path, on_key = document_path(details["loc"], data, missing=details["type"] == "missing")
     kind, name = details["type"], _name(path)
     if kind == "missing":
@@ -95,7 +95,7 @@ def _problem(details: ErrorDetails, data: Any) -> tuple[Problem, bool]:
     hint = _written(path, details["input"]) or hint if code == "T013" else hint
     if on_key and kind == "string_pattern_mismatch":
         message = f"the key '{path[-1]}' cannot be {_pattern_words(details)[0]}"
-    return Problem(code, message, hint, path=path), on_key
+    return SyntaxProblem(code, message, hint, path=path), on_key
 
 
 def document_path(loc: tuple[str | int, ...], data: Any, missing: bool = False) -> tuple[Path, bool]:
@@ -133,7 +133,7 @@ def _owner(path: Path) -> str:
     return f"`{path_text(path)}`" if path else "the document"
 
 
-def _missing(path: Path, data: Any) -> Problem:
+def _missing(path: Path, data: Any) -> SyntaxProblem:
     owner, name = _owner(path[:-1]), path[-1]
     here: Any = data
     for part in path[:-1]:
@@ -147,32 +147,34 @@ def _missing(path: Path, data: Any) -> Problem:
     typo = nearest(str(name), (key for key in here if key not in known))
     if typo:
         hint = f"'{typo}' is perhaps meant to be '{name}'"
-    return Problem("T011", f"{owner} needs the key '{name}'", hint, path=path)
+    return SyntaxProblem("T011", f"{owner} needs the key '{name}'", hint, path=path)
 
 
-def _unknown(path: Path, data: Any) -> Problem:
+def _unknown(path: Path, data: Any) -> SyntaxProblem:
     name = str(path[-1])
     known = keys_at(data, path[:-1])
     if name in LATER:
-        return Problem("T018", f"'{name}' is not part of this version", LATER[name], path=path)
+        return SyntaxProblem("T018", f"'{name}' is not part of this version", LATER[name], path=path)
     if OTHER_NAMES.get(name) in known:
         hint = f"the word here is '{OTHER_NAMES[name]}'"
     else:
         hint = did_you_mean(name, known) or f"known here: {', '.join(sorted(known))}"
-    return Problem("T012", f"unknown key '{name}'", hint, path=path)
+    return SyntaxProblem("T012", f"unknown key '{name}'", hint, path=path)
 
 
-def _stage_type(path: Path, details: ErrorDetails) -> Problem:
+def _stage_type(path: Path, details: ErrorDetails) -> SyntaxProblem:
     context = details.get("ctx", {})
     owner = _owner(path)
     if details["type"] == "union_tag_not_found":
         example = "kafka" if owner.startswith("trigger") else "map"
-        return Problem("T011", f"{owner} needs the key 'type'", f"such as `type: {example}`", path=(*path, "type"))
+        return SyntaxProblem(
+            "T011", f"{owner} needs the key 'type'", f"such as `type: {example}`", path=(*path, "type")
+        )
     tag, expected = str(context["tag"]), str(context["expected_tags"]).replace("'", "").split(", ")
     if tag in LATER:
-        return Problem("T018", f"'{tag}' is not part of this version", LATER[tag], path=(*path, "type"))
+        return SyntaxProblem("T018", f"'{tag}' is not part of this version", LATER[tag], path=(*path, "type"))
     hint = did_you_mean(tag, expected)
-    return Problem("T014", f"{owner} has type '{tag}'; it must be {one_of(expected)}", hint, path=(*path, "type"))
+    return SyntaxProblem("T014", f"{owner} has type '{tag}'; it must be {one_of(expected)}", hint, path=(*path, "type"))
 
 
 def found(value: Any) -> str:

@@ -14,7 +14,7 @@ _TOP = Span(1, 1, 1, 2)
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class SyntaxProblem:
     """A finding before the document's name is known."""
 
     code: str
@@ -27,12 +27,12 @@ class Problem:
 class YamlProblem(Exception):
     """Ends loading: nothing after this place can be trusted."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: SyntaxProblem) -> None:
         super().__init__(problem.message)
         self.problem = problem
 
 
-def explain(error: yaml.YAMLError | UnicodeEncodeError, text: str) -> Problem:
+def explain(error: yaml.YAMLError | UnicodeEncodeError, text: str) -> SyntaxProblem:
     """Translate the parser's message for the author, at the place where the parser stopped."""
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return _unreadable(error, text)
@@ -48,10 +48,10 @@ def explain(error: yaml.YAMLError | UnicodeEncodeError, text: str) -> Problem:
             message += f"; it is opened at line {opening.line + 1}, column {opening.column + 1}"
         else:
             span = Span(opening.line + 1, opening.column + 1, opening.line + 1, opening.column + 2)
-    return Problem("T007" if "a tag" in words else "T001", message, hint, span)
+    return SyntaxProblem("T007" if "a tag" in words else "T001", message, hint, span)
 
 
-def _unquoted(mark: Any, text: str) -> Problem:
+def _unquoted(mark: Any, text: str) -> SyntaxProblem:
     line = text[mark.index - mark.column :].split("\n", 1)[0]
     start = max(line.rfind(mark_char, 0, mark.column - 1) for mark_char in ",[{:") + 1
     end = line.find("}}", mark.column)
@@ -60,18 +60,18 @@ def _unquoted(mark: Any, text: str) -> Problem:
     first = start + len(line[start:stop]) - len(line[start:stop].lstrip())
     span = Span(mark.line + 1, first + 1, mark.line + 1, stop + 1)
     message = "inside { } and [ ] an expression must be quoted, since YAML reads its braces as a mapping"
-    return Problem("T002", message, f'write "{value}"', span)
+    return SyntaxProblem("T002", message, f'write "{value}"', span)
 
 
-def _unreadable(error: Exception, text: str) -> Problem:
+def _unreadable(error: Exception, text: str) -> SyntaxProblem:
     """Report a character that YAML does not allow; libyaml gives only its byte or character offset."""
     bad = re.search(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", text)
     if bad is None:
-        return Problem("T001", f"the text is not YAML: {error}")
+        return SyntaxProblem("T001", f"the text is not YAML: {error}")
     line = text.count("\n", 0, bad.start()) + 1
     col = bad.start() - text.rfind("\n", 0, bad.start())
     message = f"the character U+{ord(bad.group()):04X} is not allowed in YAML"
-    return Problem(
+    return SyntaxProblem(
         "T001", message, "remove it, or write it as an escape in double quotes", Span(line, col, line, col + 1)
     )
 

@@ -34,7 +34,7 @@ class _Ended(Exception):
     """The kernel ended a worker that exceeded its processor time."""
 
 
-class Pool:
+class WorkerPool:
     """A pool of workers. Thread-safe; a job waits while all workers are busy."""
 
     def __init__(self, most: int = MOST) -> None:
@@ -150,9 +150,9 @@ class _Worker:
 def _forget() -> None:
     """In a forked child, start with an empty pool: the workers belong to the parent."""
     global POOL
-    POOL = Pool()
+    POOL = WorkerPool()
 
 
-POOL = Pool()
+POOL = WorkerPool()
 atexit.register(lambda: POOL.close())
 os.register_at_fork(after_in_child=_forget)

@@ -14,7 +14,7 @@ from .checker import check as check
 from .evaluator import evaluate as evaluate
 from .nodes import Array as Array
 from .nodes import Binary as Binary
-from .nodes import Call as Call
+from .nodes import BuiltinCall as BuiltinCall
 from .nodes import Expr as Expr
 from .nodes import ExpressionError as ExpressionError
 from .nodes import Index as Index

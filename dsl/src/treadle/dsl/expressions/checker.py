@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from .nodes import Array, Binary, Call, Expr, ExpressionError, Index, Literal, Path, Unary, spelt
+from .nodes import Array, Binary, BuiltinCall, Expr, ExpressionError, Index, Literal, Path, Unary, spelt
 from .regex import PatternError, compiled
 
 
@@ -45,7 +45,7 @@ def check(expr: Expr, scope: Scope) -> Type:
             for item in items:
                 check(item, scope)
             return Type.LIST
-        case Call(function, arguments):
+        case BuiltinCall(function, arguments):
             return _call(function, arguments, scope)
         case Unary("!", operand):
             return _expect(operand, scope, {Type.BOOL, Type.UNKNOWN}, "true or false", Type.BOOL)

@@ -12,7 +12,7 @@ from .nodes import (
     MAX_TEXT,
     Array,
     Binary,
-    Call,
+    BuiltinCall,
     Expr,
     ExpressionError,
     Index,
@@ -52,7 +52,7 @@ def evaluate(expr: Expr, env: Mapping[str, Any]) -> Any:
             return _follow((*path.names, *keys), env, expr.offset)
         case Array(items):
             return [evaluate(item, env) for item in items]
-        case Call(function, arguments):
+        case BuiltinCall(function, arguments):
             return _call(function, arguments, env)
         case Unary():
             return _unary(expr, env)

@@ -96,7 +96,7 @@ class Binary:
 
 
 @dataclass(frozen=True)
-class Call:
+class BuiltinCall:
     """A call of one of FUNCTIONS with its arguments."""
 
     function: str
@@ -104,7 +104,7 @@ class Call:
     offset: int = field(default=0, compare=False)
 
 
-Expr = Literal | Path | Index | Array | Unary | Binary | Call
+Expr = Literal | Path | Index | Array | Unary | Binary | BuiltinCall
 
 
 def spelt(keys: tuple[int | str, ...]) -> str:
@@ -130,7 +130,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
             return (operand,)
         case Binary(_, left, right):
             return (left, right)
-        case Call(_, arguments):
+        case BuiltinCall(_, arguments):
             return arguments
         case Index(path):
             return (path,)

@@ -15,7 +15,7 @@ from .nodes import (
     MAX_PATTERN,
     Array,
     Binary,
-    Call,
+    BuiltinCall,
     Expr,
     ExpressionError,
     Index,
@@ -214,7 +214,7 @@ class Parser:
             raise ExpressionError(f"there is no function {name.text!r}", name.offset, hint)
         self.expect("(")
         arguments = [self.expression(), *self.listed(")", separated=True)]
-        return checked_call(Call(name.text, tuple(arguments), name.offset))
+        return checked_call(BuiltinCall(name.text, tuple(arguments), name.offset))
 
     def listed(self, end: str, *, separated: bool = False) -> list[Expr]:
         """Parse expressions separated by commas, and the closing bracket. `separated`: an expression precedes them."""
@@ -241,7 +241,7 @@ def path(keys: list[int | str], offset: int) -> Path | Index:
     return Index(start, tuple(keys[len(names) :]), offset) if len(names) < len(keys) else start
 
 
-def checked_call(call: Call) -> Call:
+def checked_call(call: BuiltinCall) -> BuiltinCall:
     """Return the call itself. Raises ExpressionError for arguments that can never be right."""
     wanted = _ARGUMENTS.get(call.function)
     if wanted and len(call.arguments) != wanted[0]:

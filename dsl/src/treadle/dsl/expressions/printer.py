@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from .nodes import Array, Binary, Call, Expr, Index, Literal, Path, Unary, quoted
+from .nodes import Array, Binary, BuiltinCall, Expr, Index, Literal, Path, Unary, quoted
 from .parser import COMPARISONS, PRECEDENCE, UNARY
 
 
@@ -17,7 +17,7 @@ def unparse(expr: Expr) -> str:
             return str(expr)
         case Array(items):
             return f"[{', '.join(map(unparse, items))}]"
-        case Call(function, arguments):
+        case BuiltinCall(function, arguments):
             return f"{function}({', '.join(unparse(argument) for argument in arguments)})"
         case Unary(operator, operand):
             return operator + _within(operand, UNARY)

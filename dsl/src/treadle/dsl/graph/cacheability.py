@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from ..model import BarrierStage, LoopStage, MapStage, Stage, WorkStage
 from ..templates import condition_paths, mentioned
 from ..units import parse_percentage
-from .graph import Graph, Node, StageTarget, StateTarget, references_of
+from .graph import Node, StageGraph, StageTarget, StateTarget, references_of
 from .requirements import needs_first
 
 _ELSEWHERE = {"output", "failed_items", "when", "needs", "description"}
@@ -24,7 +24,7 @@ _OF_A_RUN = {"run": "it is given `run.{}`, which differs from run to run", "secr
 class Keeping:
     """The reasons why stages cannot be cached."""
 
-    def __init__(self, graph: Graph, wanted: Collection[str], known: Mapping[str, str] | None = None) -> None:
+    def __init__(self, graph: StageGraph, wanted: Collection[str], known: Mapping[str, str] | None = None) -> None:
         """`wanted`: ids of the stages to cache. `known`: reasons that the document does not show, by id."""
         self._graph, self._wanted, self._known = graph, wanted, known or {}
         self._found: dict[str, str] = {}

@@ -73,7 +73,7 @@ Target = StageTarget | InputTarget | StateTarget
 
 
 @dataclass
-class Graph:
+class StageGraph:
     """The stages of a spec by id, with reference resolution. Of two stages with one id, the first counts, with its
     contents.
     """

@@ -12,7 +12,7 @@ from ..model import (
     ShuffleStage,
     Source,
 )
-from .graph import Graph, InputTarget, Node, StageTarget, StateTarget, Target, bare, inputs_of
+from .graph import InputTarget, Node, StageGraph, StageTarget, StateTarget, Target, bare, inputs_of
 from .requirements import needs_first
 
 Kind = Literal["objects", "table", "array"]
@@ -29,7 +29,7 @@ def source_kind(source: Source) -> Kind:
 class Kinds:
     """The kinds that each stage reads and gives."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: StageGraph) -> None:
         self._graph = graph
         self._given: dict[str, Kind | None] = {}
         passing = {name: node for name, node in graph.nodes.items() if isinstance(node.stage, _PASSING)}
@@ -63,7 +63,7 @@ class Kinds:
         return [target.node.id for target in found if isinstance(target, StageTarget)]
 
 
-def grouped_by(graph: Graph, reference: object, loops: tuple[str, ...]) -> tuple[str, ShuffleStage] | None:
+def grouped_by(graph: StageGraph, reference: object, loops: tuple[str, ...]) -> tuple[str, ShuffleStage] | None:
     """Return the shuffle whose partitions the reference names inside `loops`, directly or through barriers; otherwise
     None.
     """
@@ -79,7 +79,7 @@ def grouped_by(graph: Graph, reference: object, loops: tuple[str, ...]) -> tuple
     return None
 
 
-def is_single(graph: Graph, reference: str, loops: tuple[str, ...]) -> bool:
+def is_single(graph: StageGraph, reference: str, loops: tuple[str, ...]) -> bool:
     """Return whether the reference, inside `loops`, names the single record of a `per: all` reduce. It may pass through
     barriers, and through a state that is single from the start and in `next`. Raises ReferenceProblem.
     """

@@ -10,6 +10,6 @@ demand, skips, outputs).
 """
 
 from .calls import ReferenceFailure as ReferenceFailure
-from .data import Partition as Partition
+from .data import ReferencePartition as ReferencePartition
 from .interpreter import run_reference as run_reference
 from .run import ReferenceResult as ReferenceResult

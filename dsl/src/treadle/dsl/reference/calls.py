@@ -38,7 +38,7 @@ class ReferenceFailure(TreadleError):
         self.error = error
 
 
-class Checkpoint:
+class ReferenceCheckpoint:
     """The data that one attempt saves for the next one."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Checkpoint:
 
 
 @dataclass
-class Context:
+class ReferenceContext:
     """The argument of a function with a parameter `context`."""
 
     run: str
@@ -63,7 +63,7 @@ class Context:
     """With its iteration path, such as `lloyd[3].assign`."""
     partition: int
     attempt: int
-    checkpoint: Checkpoint
+    checkpoint: ReferenceCheckpoint
     find_record: Callable[[], RecordPlace] = RecordPlace
 
     @property
@@ -92,7 +92,7 @@ class Context:
 
 
 @dataclass(frozen=True)
-class Policy:
+class AttemptPolicy:
     """How often a partition is attempted, and which errors are final."""
 
     attempts: int = 3
@@ -100,14 +100,14 @@ class Policy:
 
 
 @dataclass
-class Call:
+class ReferenceCall:
     """One attempt at one partition of one stage."""
 
-    context: Context
+    context: ReferenceContext
     final: bool
     """The last attempt."""
-    policy: Policy
-    metrics: Metrics
+    policy: AttemptPolicy
+    metrics: ReferenceMetrics
 
     def bind(self, function: Function, arguments: Mapping[str, Any]) -> Function:
         """Return the function with copies of its keyword arguments, and with the context when it has that parameter."""
@@ -121,7 +121,9 @@ class Call:
         return self.final or matches_type(error, self.policy.non_retryable)
 
 
-def attempted(make: Callable[[int], Call], policy: Policy, body: Callable[[Call], T]) -> tuple[T, Metrics]:
+def attempted(
+    make: Callable[[int], ReferenceCall], policy: AttemptPolicy, body: Callable[[ReferenceCall], T]
+) -> tuple[T, ReferenceMetrics]:
     """Return the result of the first attempt that succeeds, and its metrics. Raises ReferenceFailure when none does."""
     for attempt in range(1, policy.attempts + 1):
         call = make(attempt)
@@ -136,7 +138,10 @@ def attempted(make: Callable[[int], Call], policy: Policy, body: Callable[[Call]
 
 
 def attempted_together(
-    makes: Sequence[Callable[[int], Call]], bodies: Sequence[Callable[[Call], T]], policy: Policy, metrics: Metrics
+    makes: Sequence[Callable[[int], ReferenceCall]],
+    bodies: Sequence[Callable[[ReferenceCall], T]],
+    policy: AttemptPolicy,
+    metrics: ReferenceMetrics,
 ) -> list[T]:
     """Return the results of the first attempt in which all bodies, run concurrently, succeed; adds their metrics to
     `metrics`.
@@ -169,7 +174,7 @@ _FOLDS: dict[str, Callable[[Any, Any], Any]] = {"sum": lambda a, b: a + b, "min"
 _TYPES: dict[str, tuple[type, ...]] = {"integer": (int,), "string": (str,), "boolean": (bool,)}
 
 
-class Metrics:
+class ReferenceMetrics:
     """The declared metrics of one stage, folded in the order of calls, then of partitions."""
 
     def __init__(self, declared: Mapping[str, str]) -> None:

@@ -16,20 +16,20 @@ from treadle.primitives.formats import FileSplit
 
 
 @dataclass(frozen=True)
-class Partition:
+class ReferencePartition:
     """One partition of a dataset: a list of records, an Arrow table or a NumPy array."""
 
     kind: Kind
     value: Any
-    inputs: tuple[Partition, ...] = field(default=(), repr=False)
+    inputs: tuple[ReferencePartition, ...] = field(default=(), repr=False)
     """For a shuffle with several inputs: the records of each input."""
     split: FileSplit | None = field(default=None, repr=False, compare=False)
     """The source of the partition, for the stage that reads files itself."""
 
 
 @dataclass(frozen=True)
-class Dataset:
-    partitions: list[Partition]
+class ReferenceDataset:
+    partitions: list[ReferencePartition]
 
 
 def kind_of(value: Any) -> Kind | None:
@@ -44,32 +44,34 @@ def kind_of(value: Any) -> Kind | None:
     return None
 
 
-def as_partition(value: Any) -> Partition | None:
+def as_partition(value: Any) -> ReferencePartition | None:
     """Return an array, a table or a frame as a partition; None for any other value."""
     found = tabular.as_partition(value)
-    return None if found is None else Partition(*found)
+    return None if found is None else ReferencePartition(*found)
 
 
-def records(partition: Partition) -> list[Any]:
+def records(partition: ReferencePartition) -> list[Any]:
     """Return the records: rows of a table as dicts, or the elements of an array."""
     return list(partition.value.to_pylist() if partition.kind == "table" else partition.value)
 
 
-def count(partition: Partition) -> int:
+def count(partition: ReferencePartition) -> int:
     return len(partition.value)
 
 
-def take(partition: Partition, positions: Sequence[int]) -> Partition:
+def take(partition: ReferencePartition, positions: Sequence[int]) -> ReferencePartition:
     """Return the records at the positions, in that order."""
     if partition.kind == "objects":
-        return Partition("objects", [partition.value[position] for position in positions])
+        return ReferencePartition("objects", [partition.value[position] for position in positions])
     import numpy
 
     rows = numpy.array(positions, dtype=numpy.int64)
-    return Partition(partition.kind, partition.value.take(rows) if partition.kind == "table" else partition.value[rows])
+    return ReferencePartition(
+        partition.kind, partition.value.take(rows) if partition.kind == "table" else partition.value[rows]
+    )
 
 
-def gather(partitions: Sequence[Partition]) -> Partition:
+def gather(partitions: Sequence[ReferencePartition]) -> ReferencePartition:
     """Return all records in order. Raises UsageError for different kinds, except of empty partitions."""
     from treadle.primitives.encoding.codec import concat
 
@@ -80,15 +82,15 @@ def gather(partitions: Sequence[Partition]) -> Partition:
         raise UsageError(message, "Return the same kind (records, table or array) from every partition.")
     kind: Kind = kinds.pop() if kinds else "objects"
     alike = [partition.value for partition in partitions if partition.kind == kind]
-    return Partition(kind, [] if not alike else alike[0] if len(alike) == 1 else concat(kind, alike))
+    return ReferencePartition(kind, [] if not alike else alike[0] if len(alike) == 1 else concat(kind, alike))
 
 
-def isolated(partition: Partition) -> Partition:
+def isolated(partition: ReferencePartition) -> ReferencePartition:
     """Return the partition for a function, whose changes to it must have no effect elsewhere."""
     if partition.kind == "table":
         return partition
     inputs = tuple(map(isolated, partition.inputs))
-    return Partition(partition.kind, isolated_value(partition.value), inputs, partition.split)
+    return ReferencePartition(partition.kind, isolated_value(partition.value), inputs, partition.split)
 
 
 def isolated_value(value: Any) -> Any:
@@ -99,10 +101,10 @@ def isolated_value(value: Any) -> Any:
     return value if kind == "table" else sealed([copy.deepcopy(value)])[0]
 
 
-class Values(Iterator[Any]):
+class ReferenceValues(Iterator[Any]):
     """The argument `values` of a reduce's `uses`: an iterator of records that also gives whole partitions."""
 
-    def __init__(self, partitions: Iterable[Partition]) -> None:
+    def __init__(self, partitions: Iterable[ReferencePartition]) -> None:
         self._left = iter(list(partitions))
         self._records = (record for partition in self._left for record in records(partition))
 

@@ -18,8 +18,8 @@ from ..templates import render
 from ..validation.subworkflows import given_inputs
 from .calls import ReferenceFailure
 from .loops import run_loop
-from .run import ReferenceResult, Run
-from .scopes import Done, Frame
+from .run import ReferenceResult, ReferenceRun
+from .scopes import FinishedStage, Frame
 from .stages import Work
 
 
@@ -44,7 +44,7 @@ def run_reference(
     return Interpreter(spec, env, functions, base, dict(secrets or {})).run()
 
 
-class Interpreter(Run):
+class Interpreter(ReferenceRun):
     """A run that executes stages on demand."""
 
     def run(self) -> ReferenceResult:
@@ -59,7 +59,7 @@ class Interpreter(Run):
 
     # -- stages
 
-    def stage(self, name: str, frame: Frame) -> Done | None:
+    def stage(self, name: str, frame: Frame) -> FinishedStage | None:
         node = self.graph.nodes[name]
         frame = frame.at(node.loops)
         if name not in frame.done:
@@ -83,7 +83,7 @@ class Interpreter(Run):
     def _is_within(self, name: str, loop: Node) -> bool:
         return loop.id in (name, *self.graph.nodes[name].loops)
 
-    def _done(self, node: Node, frame: Frame) -> Done:
+    def _done(self, node: Node, frame: Frame) -> FinishedStage:
         path = frame.prefix + node.id
         done = self._run(node, frame)
         if not isinstance(node.stage, LoopStage | WorkflowStage):
@@ -97,7 +97,7 @@ class Interpreter(Run):
             self.result.written_parts[node.id] = encode(node.stage, done, path)
         return done
 
-    def _run(self, node: Node, frame: Frame) -> Done:
+    def _run(self, node: Node, frame: Frame) -> FinishedStage:
         if isinstance(node.stage, LoopStage):
             return run_loop(self, node, node.stage, frame)
         if isinstance(node.stage, WorkflowStage):
@@ -114,7 +114,7 @@ class Interpreter(Run):
                 return work.barrier(node.stage)
         return work.shuffle(node.stage)
 
-    def _child(self, name: str, stage: WorkflowStage, frame: Frame) -> Done:
+    def _child(self, name: str, stage: WorkflowStage, frame: Frame) -> FinishedStage:
         """Run the sub-workflow: it means the same here as alone, with these inputs."""
         assert isinstance(stage.uses, Spec), "files are read before anything runs"
         run = self.fixed_env["run"]
@@ -128,10 +128,10 @@ class Interpreter(Run):
         except ReferenceFailure as failure:
             raise ReferenceFailure(f"{name}/{failure.stage}", failure.partition, failure.error) from failure.error
         self.result.children[name] = made
-        return Done(outputs=made.outputs)
+        return FinishedStage(outputs=made.outputs)
 
 
-def encode(stage: Any, done: Done, path: str) -> list[bytes]:
+def encode(stage: Any, done: FinishedStage, path: str) -> list[bytes]:
     """Return the output part of each partition."""
     from treadle.primitives.formats import WriteOptions, encode_part
 

@@ -10,13 +10,13 @@ from ..graph.graph import Node, bare
 from ..model import LoopStage
 from ..templates import render
 from .calls import ReferenceFailure
-from .data import Dataset
-from .run import Run
-from .scopes import Done, Frame
+from .data import ReferenceDataset
+from .run import ReferenceRun
+from .scopes import FinishedStage, Frame
 from .stages import dataset_of
 
 
-def run_loop(run: Run, node: Node, loop: LoopStage, frame: Frame) -> Done:
+def run_loop(run: ReferenceRun, node: Node, loop: LoopStage, frame: Frame) -> FinishedStage:
     """Run the body, then `next`, then `until`, at most `maxIterations` times."""
     states, scalars = read_state(run, loop.state, frame, frame.prefix + node.id)
     limit = _limit(run, loop, frame.prefix + node.id)
@@ -33,17 +33,19 @@ def run_loop(run: Run, node: Node, loop: LoopStage, frame: Frame) -> Done:
         if loop.until is not None and loop.on_exhausted == "fail":
             error = UsageError(f"`until: {loop.until}` was not true after maxIterations: {limit}")
             raise ReferenceFailure(frame.prefix + node.id, None, error)
-    return Done(metrics={"iterations": iteration}, scalars=scalars, states=states)
+    return FinishedStage(metrics={"iterations": iteration}, scalars=scalars, states=states)
 
 
-def _limit(run: Run, loop: LoopStage, path: str) -> int:
+def _limit(run: ReferenceRun, loop: LoopStage, path: str) -> int:
     try:
         return run.number(loop.max_iterations)
     except UsageError as error:
         raise ReferenceFailure(path, None, error) from error
 
 
-def read_state(run: Run, given: dict[str, Any], frame: Frame, path: str) -> tuple[dict[str, Dataset], dict[str, Any]]:
+def read_state(
+    run: ReferenceRun, given: dict[str, Any], frame: Frame, path: str
+) -> tuple[dict[str, ReferenceDataset], dict[str, Any]]:
     """Return `state` or `next` as (datasets, scalars), all read before any is set."""
     references = dict(bare(given))
     try:

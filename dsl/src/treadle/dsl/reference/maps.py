@@ -19,14 +19,14 @@ from treadle.primitives.result import Result
 from treadle.primitives.shuffling.partitioning import cut
 
 from ..model import MapStage
-from .calls import Call, Function
-from .data import Partition, as_partition, isolated, records
+from .calls import Function, ReferenceCall
+from .data import ReferencePartition, as_partition, isolated, records
 
 
-def recut(partitions: list[Partition], max_items: int, max_bytes: int) -> list[Partition]:
+def recut(partitions: list[ReferencePartition], max_items: int, max_bytes: int) -> list[ReferencePartition]:
     """Apply `batch`: cut every partition into consecutive chunks within the limits (0: no limit)."""
     return [
-        Partition(partition.kind, chunk)
+        ReferencePartition(partition.kind, chunk)
         for partition in partitions
         for chunk in cut(partition.kind, partition.value, max_items, max_bytes)
     ]
@@ -36,7 +36,7 @@ def recut(partitions: list[Partition], max_items: int, max_bytes: int) -> list[P
 class Mapped:
     """One partition of the result."""
 
-    partition: Partition
+    partition: ReferencePartition
     entered: int
     failed: list[dict[str, Any]] = field(default_factory=list)
 
@@ -49,7 +49,7 @@ class Mapper:
         self.flat = bool(describe(function).flat) if stage.flat is None else stage.flat
         self.tolerant = stage.tolerated_failures is not None
 
-    def apply(self, partition: Partition, call: Call) -> Mapped:
+    def apply(self, partition: ReferencePartition, call: ReferenceCall) -> Mapped:
         """Map a partition. Raises the function's errors, unless the stage tolerates failures and this is the last
         attempt.
         """
@@ -58,8 +58,8 @@ class Mapper:
         each = self._per_record if self.stage.per == "record" else self._per_partition
         return each(partition, function, call)
 
-    def _per_record(self, partition: Partition, function: Function, call: Call) -> Mapped:
-        result, place_of = Mapped(Partition("objects", []), entered=0), _places(partition)
+    def _per_record(self, partition: ReferencePartition, function: Function, call: ReferenceCall) -> Mapped:
+        result, place_of = Mapped(ReferencePartition("objects", []), entered=0), _places(partition)
         for position, record in enumerate(records(partition)):
             result.entered += 1
             call.context.find_record = partial(place_of, position)
@@ -69,7 +69,7 @@ class Mapper:
                 result.failed.append(self._set_aside(error, call, record))
         return result
 
-    def _per_partition(self, partition: Partition, function: Function, call: Call) -> Mapped:
+    def _per_partition(self, partition: ReferencePartition, function: Function, call: ReferenceCall) -> Mapped:
         argument: Any = partition.value
         if partition.kind == "objects":
             argument = partition.value[0] if self.stage.whole else map(_parsed, partition.value)
@@ -81,11 +81,11 @@ class Mapper:
             if whole is not None:
                 call.metrics.take(result)
                 return Mapped(whole, entered=1)
-            return Mapped(Partition("objects", list(self._results(result, call))), entered=1)
+            return Mapped(ReferencePartition("objects", list(self._results(result, call))), entered=1)
         except Exception as error:  # noqa: BLE001 - judged there, raised again unless tolerated
-            return Mapped(Partition("objects", []), 1, [self._set_aside(error, call, None)])
+            return Mapped(ReferencePartition("objects", []), 1, [self._set_aside(error, call, None)])
 
-    def _results(self, result: Any, call: Call) -> Iterator[Any]:
+    def _results(self, result: Any, call: ReferenceCall) -> Iterator[Any]:
         """Return the records of one call, all computed before the first is used."""
         value = result.value if isinstance(result, Result) else result
         if not self.flat and isinstance(value, GeneratorType):
@@ -94,7 +94,7 @@ class Mapper:
         call.metrics.take(result)
         return iter(made)
 
-    def _set_aside(self, error: Exception, call: Call, record: Any) -> dict[str, Any]:
+    def _set_aside(self, error: Exception, call: ReferenceCall, record: Any) -> dict[str, Any]:
         """Return the failed item, or raise `error` when it is not (yet) tolerated."""
         if not self.tolerant or isinstance(error, MemoryError) or not call.gives_up(error):
             raise error
@@ -115,7 +115,7 @@ class Mapper:
         }
 
 
-def _places(partition: Partition) -> Callable[[int | None], RecordPlace]:
+def _places(partition: ReferencePartition) -> Callable[[int | None], RecordPlace]:
     """Return a function from a position to the record's location."""
     return RecordPlace if partition.split is None else Locator(partition.split).place
 

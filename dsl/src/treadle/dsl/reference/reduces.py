@@ -13,8 +13,8 @@ from treadle.primitives.shuffling.key_order import order
 from treadle.primitives.shuffling.keys import Key, identity
 
 from ..model import ReduceStage
-from .calls import Call, Function
-from .data import Partition, Values, isolated, isolated_value, records
+from .calls import Function, ReferenceCall
+from .data import ReferencePartition, ReferenceValues, isolated, isolated_value, records
 from .shuffles import KeysOf, as_one
 
 
@@ -28,28 +28,30 @@ class Reducer:
     finish: Function | None
     arguments: dict[str, Any]
 
-    def per_partition(self, partition: Partition, call: Call) -> list[Any]:
+    def per_partition(self, partition: ReferencePartition, call: ReferenceCall) -> list[Any]:
         """Return one record, or none for a fold without values."""
         partition = isolated(partition)
         if self.uses is not None:
-            return [call.metrics.take(call.bind(self.uses, self.arguments)(Values([partition])))]
+            return [call.metrics.take(call.bind(self.uses, self.arguments)(ReferenceValues([partition])))]
         return self._root(self._folded(records(partition)), call, self._finish(call))
 
-    def per_all(self, partitions: Sequence[Partition], leaves: Sequence[Any], fan_in: int, call: Call) -> list[Any]:
+    def per_all(
+        self, partitions: Sequence[ReferencePartition], leaves: Sequence[Any], fan_in: int, call: ReferenceCall
+    ) -> list[Any]:
         """Return one record, or none for a fold without values; `leaves` are the folds of the non-empty partitions."""
         if self.uses is not None:
-            values = Values(map(isolated, partitions))
+            values = ReferenceValues(map(isolated, partitions))
             return [call.metrics.take(call.bind(self.uses, self.arguments)(values))]
         level = [isolated_value(leaf) for leaf in leaves]
         while len(level) > 1:
             level = [self._folded(level[start : start + fan_in]) for start in range(0, len(level), fan_in)]
         return self._root(level[0] if level else NOTHING, call, self._finish(call))
 
-    def leaf(self, partition: Partition, _call: Call) -> Any:
+    def leaf(self, partition: ReferencePartition, _call: ReferenceCall) -> Any:
         """Return the left fold of one partition of `per: all`."""
         return self._folded(records(isolated(partition)))
 
-    def per_key(self, partition: Partition, grouping: Grouping, call: Call) -> list[tuple[Key, Any]]:
+    def per_key(self, partition: ReferencePartition, grouping: Grouping, call: ReferenceCall) -> list[tuple[Key, Any]]:
         """Return (key, result) for each key."""
         partition = isolated(partition)
         if self.uses is not None:
@@ -64,11 +66,11 @@ class Reducer:
         assert self.combine is not None
         return left_fold(self.combine, values)
 
-    def _finish(self, call: Call) -> Function:
+    def _finish(self, call: ReferenceCall) -> Function:
         """Return `finish` with its arguments, copied once for the partition."""
         return call.bind(self.finish, self.arguments) if self.finish else lambda found: found
 
-    def _root(self, value: Any, call: Call, finish: Function) -> list[Any]:
+    def _root(self, value: Any, call: ReferenceCall, finish: Function) -> list[Any]:
         """Fold `initial` in from the left, then apply `finish`."""
         assert self.combine is not None
         if self.stage.has_initial:
@@ -79,7 +81,7 @@ class Reducer:
         return [call.metrics.take(finish(value))]
 
 
-def at(call: Call, key: Key) -> Key:
+def at(call: ReferenceCall, key: Key) -> Key:
     """Return the key, and set it as the key of `context.record`."""
     call.context.find_record = lambda: RecordPlace(key=key)
     return key
@@ -97,7 +99,7 @@ class Grouping:
     sort: bool = False
 
 
-def group(partition: Partition, grouping: Grouping) -> dict[Any, tuple[Key, list[Any]]]:
+def group(partition: ReferencePartition, grouping: Grouping) -> dict[Any, tuple[Key, list[Any]]]:
     """Return {key identity: (first key, values)}, in the order of first occurrence."""
     groups: dict[Any, tuple[Key, list[Any]]] = {}
     for key, record in zip(grouping.keys_of(partition), records(partition), strict=True):
@@ -106,11 +108,11 @@ def group(partition: Partition, grouping: Grouping) -> dict[Any, tuple[Key, list
     return groups
 
 
-def single_groups(partition: Partition, grouping: Grouping) -> list[tuple[Key, Values]]:
+def single_groups(partition: ReferencePartition, grouping: Grouping) -> list[tuple[Key, ReferenceValues]]:
     return [(key, listed(values)) for key, values in group(partition, grouping).values()]
 
 
-def joint_groups(partition: Partition, grouping: Grouping) -> list[tuple[Key, dict[str, Values]]]:
+def joint_groups(partition: ReferencePartition, grouping: Grouping) -> list[tuple[Key, dict[str, ReferenceValues]]]:
     """Return (first key, {input: values}) for each key of any input."""
     apart = [group(one, grouping) for one in partition.inputs]
     first: dict[Any, Key] = {}
@@ -121,10 +123,10 @@ def joint_groups(partition: Partition, grouping: Grouping) -> list[tuple[Key, di
     return [(first[name], _apart(name, apart, grouping)) for name in names]
 
 
-def _apart(name: Any, apart: list[dict[Any, tuple[Key, list[Any]]]], grouping: Grouping) -> dict[str, Values]:
+def _apart(name: Any, apart: list[dict[Any, tuple[Key, list[Any]]]], grouping: Grouping) -> dict[str, ReferenceValues]:
     found = [groups[name][1] if name in groups else [] for groups in apart]
     return JointValues(zip(grouping.names, map(listed, found), strict=True))
 
 
-def listed(values: list[Any]) -> Values:
-    return Values([Partition("objects", values)])
+def listed(values: list[Any]) -> ReferenceValues:
+    return ReferenceValues([ReferencePartition("objects", values)])

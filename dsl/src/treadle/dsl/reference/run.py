@@ -11,20 +11,20 @@ from typing import Any
 from treadle.primitives.errors import UsageError
 
 from ..expressions import evaluate, parse
-from ..graph.graph import Graph
+from ..graph.graph import StageGraph
 from ..graph.stages import valued_stages
 from ..model import Spec
 from ..templates import render
 from .calls import ReferenceFailure
-from .data import Partition
-from .scopes import Done, Frame, LazyStages
+from .data import ReferencePartition
+from .scopes import FinishedStage, Frame, LazyStages
 
 
 @dataclass
 class ReferenceResult:
     """All results of a run. Names of stages inside a loop include the iteration, such as `lloyd[3].assign`."""
 
-    datasets: dict[str, list[Partition]] = field(default_factory=dict)
+    datasets: dict[str, list[ReferencePartition]] = field(default_factory=dict)
     metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Declared metrics; a loop has `iterations`; null for skipped stages."""
     outputs: dict[str, Any] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class ReferenceResult:
     """The results of sub-workflows, by stage."""
 
 
-class Run(ABC):
+class ReferenceRun(ABC):
     """The context that every stage uses."""
 
     def __init__(
@@ -52,12 +52,12 @@ class Run(ABC):
     ) -> None:
         self.spec, self.base, self.functions, self.secrets = spec, base, functions, secrets
         self.fixed_env = env
-        self.graph = Graph(spec)
+        self.graph = StageGraph(spec)
         self.valued = valued_stages(spec)
         self.result = ReferenceResult()
 
     @abstractmethod
-    def stage(self, name: str, frame: Frame) -> Done | None:
+    def stage(self, name: str, frame: Frame) -> FinishedStage | None:
         """Return the stage's result as seen from `frame`, and run it if necessary. None: it is skipped."""
 
     # -- the environment of expressions

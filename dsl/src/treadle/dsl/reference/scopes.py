@@ -6,21 +6,21 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .data import Dataset
+from .data import ReferenceDataset
 
 
 @dataclass
-class Done:
+class FinishedStage:
     """The result of a stage that was not skipped."""
 
-    dataset: Dataset = field(default_factory=lambda: Dataset([]))
+    dataset: ReferenceDataset = field(default_factory=lambda: ReferenceDataset([]))
     metrics: dict[str, Any] = field(default_factory=dict)
     uri: str | None = None
     """URI of its output."""
     broadcast: Any = None
     scalars: dict[str, Any] = field(default_factory=dict)
     """Final state of a loop."""
-    states: dict[str, Dataset] = field(default_factory=dict)
+    states: dict[str, ReferenceDataset] = field(default_factory=dict)
     outputs: dict[str, Any] = field(default_factory=dict)
     """Outputs of a sub-workflow."""
     value: Any = None
@@ -48,8 +48,8 @@ class Frame:
     """Iteration path, such as `lloyd[3].`."""
     outer: Frame | None = None
     scalars: dict[str, Any] = field(default_factory=dict)
-    states: dict[str, Dataset] = field(default_factory=dict)
-    done: dict[str, Done | None] = field(default_factory=dict)
+    states: dict[str, ReferenceDataset] = field(default_factory=dict)
+    done: dict[str, FinishedStage | None] = field(default_factory=dict)
     """None: skipped."""
 
     def at(self, loops: tuple[str, ...]) -> Frame:
@@ -68,7 +68,7 @@ class Frame:
 class LazyStages(Mapping[str, Any]):
     """The root `stages` of expressions: reading a stage runs it. A skipped stage is null."""
 
-    def __init__(self, find: Callable[[str], Done | None], names: list[str]) -> None:
+    def __init__(self, find: Callable[[str], FinishedStage | None], names: list[str]) -> None:
         self._find, self._names = find, names
 
     def __getitem__(self, name: str) -> Any:

@@ -14,9 +14,9 @@ from treadle.primitives.shuffling.keys import Key, canonical, stable_hash
 from treadle.primitives.shuffling.partitioning import check_boundaries, choose_boundaries, sample_keys
 
 from ..model import ShuffleStage
-from .data import Partition, count, gather, isolated, records, take
+from .data import ReferencePartition, count, gather, isolated, records, take
 
-KeysOf = Callable[[Partition], list[Key]]
+KeysOf = Callable[[ReferencePartition], list[Key]]
 
 
 def keys_by(by: str | list[str], load: Callable[[str], Callable[..., Any]]) -> KeysOf:
@@ -29,7 +29,7 @@ def keys_by(by: str | list[str], load: Callable[[str], Callable[..., Any]]) -> K
     return lambda partition: _called(function, partition)
 
 
-def _members(columns: list[str], partition: Partition) -> list[Key]:
+def _members(columns: list[str], partition: ReferencePartition) -> list[Key]:
     if partition.kind == "array":
         raise DataError("`by: [columns]` needs a table; this is an array", "Use `by: module:f`.")
     try:
@@ -39,7 +39,7 @@ def _members(columns: list[str], partition: Partition) -> list[Key]:
     return [key[0] for key in tuples] if len(columns) == 1 else list(tuples)
 
 
-def _called(function: Callable[..., Any], partition: Partition) -> list[Key]:
+def _called(function: Callable[..., Any], partition: ReferencePartition) -> list[Key]:
     partition = isolated(partition)
     if partition.kind == "objects" or not describe(function).vectorized:
         return [canonical(function(record)) for record in records(partition)]
@@ -51,7 +51,7 @@ def _called(function: Callable[..., Any], partition: Partition) -> list[Key]:
 
 
 def sampled_boundaries(
-    inputs: Sequence[Sequence[Partition]], keys_of: KeysOf, partitions: int, seed: int, stage: str
+    inputs: Sequence[Sequence[ReferencePartition]], keys_of: KeysOf, partitions: int, seed: int, stage: str
 ) -> list[Key]:
     """Return boundaries from a sample of each source partition."""
     samples = []
@@ -64,12 +64,12 @@ def sampled_boundaries(
 
 def shuffle(
     stage: ShuffleStage,
-    inputs: Sequence[Sequence[Partition]],
+    inputs: Sequence[Sequence[ReferencePartition]],
     keys_of: KeysOf,
     partitions: int,
     boundaries: Any,
     combine: Callable[..., Any] | None,
-) -> list[Partition]:
+) -> list[ReferencePartition]:
     """Return the target partitions: records by (input, source partition, position), with `sort` by key first."""
     checked = None if boundaries is None else check_boundaries(boundaries, partitions)
     scattered = [[_scatter(p, keys_of, partitions, checked, combine) for p in source] for source in inputs]
@@ -83,15 +83,15 @@ def shuffle(
 
 
 def _scatter(
-    partition: Partition,
+    partition: ReferencePartition,
     keys_of: KeysOf,
     partitions: int,
     boundaries: list[Key] | None,
     combine: Callable[..., Any] | None,
-) -> list[Partition]:
+) -> list[ReferencePartition]:
     """Return one piece for each target."""
     if combine is not None:
-        partition = Partition("objects", fold_by_key(records(isolated(partition)), combine))
+        partition = ReferencePartition("objects", fold_by_key(records(isolated(partition)), combine))
     wanted: list[list[int]] = [[] for _ in range(partitions)]
     for position, target in enumerate(_targets(keys_of(partition), partitions, boundaries)):
         wanted[target].append(position)
@@ -105,22 +105,22 @@ def _targets(keys: list[Key], partitions: int, boundaries: list[Key] | None) -> 
     return [bisect_right(ordered, order(key)) for key in keys]
 
 
-def _sorted(partition: Partition, keys_of: KeysOf) -> Partition:
+def _sorted(partition: ReferencePartition, keys_of: KeysOf) -> ReferencePartition:
     keys = keys_of(partition)
     return take(partition, sorted(range(len(keys)), key=lambda position: order(keys[position])))
 
 
-def _joined(apart: tuple[Partition, ...], keys_of: KeysOf | None) -> Partition:
+def _joined(apart: tuple[ReferencePartition, ...], keys_of: KeysOf | None) -> ReferencePartition:
     """Return the inputs of one target as one partition, which also keeps them separate when there are several."""
     if len(apart) == 1:
         return apart[0]
     if len({piece.kind for piece in apart if count(piece)}) > 1:
-        return Partition("objects", None, apart)
+        return ReferencePartition("objects", None, apart)
     whole = gather(apart)
     whole = whole if keys_of is None else _sorted(whole, keys_of)
-    return Partition(whole.kind, whole.value, apart)
+    return ReferencePartition(whole.kind, whole.value, apart)
 
 
-def as_one(partition: Partition) -> Partition:
+def as_one(partition: ReferencePartition) -> ReferencePartition:
     """Return the partition if its inputs are of one kind; otherwise raises UsageError."""
     return gather(partition.inputs) if partition.value is None else partition

@@ -12,11 +12,13 @@ from treadle.primitives.shuffling.partitioning import DEFAULT_PARTITIONS, split_
 from treadle.primitives.stores.input_files import FileInfo, list_files
 
 from ..model import EventRange, Items, Range, Source
-from .data import Partition
-from .run import Run
+from .data import ReferencePartition
+from .run import ReferenceRun
 
 
-def read_source(source: Source | Items | Range | EventRange, run: Run, *, tolerate: bool = False) -> list[Partition]:
+def read_source(
+    source: Source | Items | Range | EventRange, run: ReferenceRun, *, tolerate: bool = False
+) -> list[ReferencePartition]:
     """Return the partitions of a source; with `tolerate`, lines that cannot be parsed are among the records.
 
     Raises UsageError, also for events: no broker is read.
@@ -31,17 +33,17 @@ def read_source(source: Source | Items | Range | EventRange, run: Run, *, tolera
         values = list(range(run.number(source.range, 0)))
     default = max(1, min(len(values), DEFAULT_PARTITIONS))
     parts = default if source.partitions is None else run.number(source.partitions)
-    return [Partition("objects", values[start:stop]) for start, stop in split_evenly(len(values), parts)]
+    return [ReferencePartition("objects", values[start:stop]) for start, stop in split_evenly(len(values), parts)]
 
 
-def read_texts(source: Source, run: Run) -> list[Partition]:
+def read_texts(source: Source, run: ReferenceRun) -> list[ReferencePartition]:
     """Return each partition as a list of one str, for `whole: true`."""
     from treadle.primitives.formats import read_text
 
-    return [Partition("objects", [read_text(split)], split=split) for split in _splits(source, run, False)]
+    return [ReferencePartition("objects", [read_text(split)], split=split) for split in _splits(source, run, False)]
 
 
-def _splits(source: Source, run: Run, tolerate: bool) -> list[FileSplit]:
+def _splits(source: Source, run: ReferenceRun, tolerate: bool) -> list[FileSplit]:
     from treadle.primitives.formats import plan_splits
 
     listing = list_files(run.fixed(source.uri), run.base)
@@ -49,13 +51,13 @@ def _splits(source: Source, run: Run, tolerate: bool) -> list[FileSplit]:
     return [split for info, how in options for split in plan_splits(info, how, source.split)]
 
 
-def _options(source: Source, info: FileInfo, run: Run) -> ReadOptions:
+def _options(source: Source, info: FileInfo, run: ReferenceRun) -> ReadOptions:
     packed = source.compression == "gzip" or (source.compression == "auto" and info.uri.endswith(".gz"))
     length = 0 if source.record_bytes is None else run.number(source.record_bytes)
     return ReadOptions(source.format, length, source.header, source.delimiter, packed, source.table)
 
 
-def _read(split: FileSplit) -> Partition:
+def _read(split: FileSplit) -> ReferencePartition:
     from treadle.primitives.formats import read_split
 
-    return Partition(*read_split(split), split=split)
+    return ReferencePartition(*read_split(split), split=split)

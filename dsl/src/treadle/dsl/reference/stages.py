@@ -31,19 +31,28 @@ from ..model import (
 from ..templates import render, whole
 from ..units import parse_percentage
 from ..validation.inputs import source_of
-from .calls import Call, Checkpoint, Context, Metrics, Policy, ReferenceFailure, attempted, attempted_together
-from .data import Dataset, Partition, count, gather
+from .calls import (
+    AttemptPolicy,
+    ReferenceCall,
+    ReferenceCheckpoint,
+    ReferenceContext,
+    ReferenceFailure,
+    ReferenceMetrics,
+    attempted,
+    attempted_together,
+)
+from .data import ReferenceDataset, ReferencePartition, count, gather
 from .maps import Mapped, Mapper, is_tolerated, recut
 from .reduces import Grouping, Reducer
-from .run import Run
-from .scopes import Done, Frame
+from .run import ReferenceRun
+from .scopes import FinishedStage, Frame
 from .shuffles import as_one, keys_by, sampled_boundaries, shuffle
 from .sources import read_source, read_texts
 
 T = TypeVar("T")
 
 
-def dataset_of(run: Run, reference: str, frame: Frame, *, tolerate: bool = False) -> Dataset:
+def dataset_of(run: ReferenceRun, reference: str, frame: Frame, *, tolerate: bool = False) -> ReferenceDataset:
     """Return the dataset of a bare reference; `tolerate` as in `read_source`.
 
     Raises UsageError when its stage was skipped.
@@ -55,7 +64,7 @@ def dataset_of(run: Run, reference: str, frame: Frame, *, tolerate: bool = False
                 raise UsageError(f"{reference} was skipped")
             return done.dataset
         case InputTarget(name):
-            return Dataset(read_source(source_input(run, name), run, tolerate=tolerate))
+            return ReferenceDataset(read_source(source_input(run, name), run, tolerate=tolerate))
         case StateTarget(loop, name, True):
             return frame.at((*loop.loops, loop.id)).states[name]
         case StateTarget(loop, name):
@@ -64,7 +73,7 @@ def dataset_of(run: Run, reference: str, frame: Frame, *, tolerate: bool = False
             return done.states[name]
 
 
-def source_input(run: Run, name: str) -> Source | Items | Range | EventRange:
+def source_input(run: ReferenceRun, name: str) -> Source | Items | Range | EventRange:
     """Return a workflow input of type dataset or list as a source."""
     return source_of(run.fixed_env["inputs"][name])
 
@@ -72,18 +81,18 @@ def source_input(run: Run, name: str) -> Source | Items | Range | EventRange:
 class Work:
     """A stage in one frame."""
 
-    def __init__(self, run: Run, node: Node, frame: Frame) -> None:
+    def __init__(self, run: ReferenceRun, node: Node, frame: Frame) -> None:
         self.run, self.node, self.frame = run, node, frame
         self.path = frame.prefix + node.id
 
     # -- inputs
 
-    def dataset(self, given: str | Source | Items | Range, *, tolerate: bool = False) -> Dataset:
+    def dataset(self, given: str | Source | Items | Range, *, tolerate: bool = False) -> ReferenceDataset:
         try:
             if isinstance(given, str):
                 found = dataset_of(self.run, given, self.frame, tolerate=tolerate)
                 return found if given.startswith("inputs.") else _without_files(found)
-            return Dataset(read_source(given, self.run, tolerate=tolerate))
+            return ReferenceDataset(read_source(given, self.run, tolerate=tolerate))
         except (UsageError, DataError) as error:
             raise ReferenceFailure(self.path, None, error) from error
 
@@ -114,36 +123,38 @@ class Work:
 
     # -- attempts
 
-    def policy(self, function: Callable[..., Any] | None) -> Policy:
+    def policy(self, function: Callable[..., Any] | None) -> AttemptPolicy:
         """Return the stage's own `retry`, else that of `defaults`, else that of the function's decorator."""
         if not getattr(self.node.stage, "idempotent", True):
-            return Policy(attempts=1)
+            return AttemptPolicy(attempts=1)
         settings = {} if function is None else describe(function).settings
         own = getattr(self.node.stage, "retry", None) or self.run.spec.defaults.retry or settings.get("retry")
         retry = own if isinstance(own, Retry) else Retry.model_validate(own or {})
-        return Policy(retry.maximum_attempts, tuple(retry.non_retryable_error_types))
+        return AttemptPolicy(retry.maximum_attempts, tuple(retry.non_retryable_error_types))
 
-    def attempted(self, index: int, policy: Policy, metrics: Metrics, body: Callable[[Call], T]) -> T:
+    def attempted(
+        self, index: int, policy: AttemptPolicy, metrics: ReferenceMetrics, body: Callable[[ReferenceCall], T]
+    ) -> T:
         """Run `body` for partition `index`, as often as the policy allows; adds its metrics to `metrics`."""
         value, reported = attempted(self._calls(index, policy, metrics), policy, body)
         metrics.add(reported.values)
         return value
 
-    def _calls(self, index: int, policy: Policy, metrics: Metrics) -> Callable[[int], Call]:
+    def _calls(self, index: int, policy: AttemptPolicy, metrics: ReferenceMetrics) -> Callable[[int], ReferenceCall]:
         """Return a function from an attempt to the call of partition `index`."""
-        checkpoint = Checkpoint()
+        checkpoint = ReferenceCheckpoint()
 
-        def make(attempt: int) -> Call:
+        def make(attempt: int) -> ReferenceCall:
             job = self.run.fixed_env["run"]
             spec, final = self.run.spec, attempt == policy.attempts
-            context = Context(
+            context = ReferenceContext(
                 job["id"], spec.name, job["startTime"], spec.seed, self.path, index, attempt, checkpoint
             )  # fmt: skip
-            return Call(context, final, policy, Metrics(metrics.declared))
+            return ReferenceCall(context, final, policy, ReferenceMetrics(metrics.declared))
 
         return make
 
-    def _gang(self, size: int, mapper: Mapper, policy: Policy, metrics: Metrics) -> list[Mapped]:
+    def _gang(self, size: int, mapper: Mapper, policy: AttemptPolicy, metrics: ReferenceMetrics) -> list[Mapped]:
         """Run all partitions concurrently; an attempt covers all of them."""
         partitions = [as_one(partition) for partition in self._mapped_input(mapper.stage)]
         if len(partitions) != size:
@@ -167,12 +178,12 @@ class Work:
 
     # -- stage types
 
-    def map(self, stage: MapStage) -> Done:
+    def map(self, stage: MapStage) -> FinishedStage:
         mapper = Mapper(stage, self.run.functions(stage.uses), self.arguments(stage.with_))
-        policy, metrics = self.policy(mapper.function), Metrics(stage.metrics)
+        policy, metrics = self.policy(mapper.function), ReferenceMetrics(stage.metrics)
         if stage.gang is not None:
             mapped = self._gang(stage.gang, mapper, policy, metrics)
-            return Done(Dataset([one.partition for one in mapped]), metrics.final())
+            return FinishedStage(ReferenceDataset([one.partition for one in mapped]), metrics.final())
         mapped = [
             self.attempted(index, policy, metrics, partial(mapper.apply, as_one(partition)))
             for index, partition in enumerate(self._mapped_input(stage))
@@ -186,9 +197,9 @@ class Work:
                     f"{len(failed)} of {entered} records failed, {stage.tolerated_failures} are tolerated"
                 )
                 raise ReferenceFailure(self.path, None, error)
-        return Done(Dataset([one.partition for one in mapped]), metrics.final())
+        return FinishedStage(ReferenceDataset([one.partition for one in mapped]), metrics.final())
 
-    def _mapped_input(self, stage: MapStage) -> list[Partition]:
+    def _mapped_input(self, stage: MapStage) -> list[ReferencePartition]:
         if stage.whole and isinstance(stage.input, Source):
             source = stage.input
             return self.once(lambda: read_texts(source, self.run))
@@ -202,7 +213,7 @@ class Work:
         most, size = self.number(stage.batch.max_items, 0), stage.batch.max_bytes or 0
         return self.once(lambda: recut(partitions, most, size))
 
-    def shuffle(self, stage: ShuffleStage) -> Done:
+    def shuffle(self, stage: ShuffleStage) -> FinishedStage:
         given = stage.input if isinstance(stage.input, list) else [stage.input]
         inputs = [self.dataset(one).partitions for one in given]
         keys_of = keys_by(stage.by, self.run.functions)
@@ -210,7 +221,7 @@ class Work:
         partitions = self.number(stage.partitions, min(total, DEFAULT_PARTITIONS))
         combine = self.function(stage.combine)
 
-        def body() -> list[Partition]:
+        def body() -> list[ReferencePartition]:
             boundaries = None
             if isinstance(stage.partitioner, RangePartitioner):
                 boundaries = self._boundaries(stage.partitioner)
@@ -219,7 +230,7 @@ class Work:
                     boundaries = sampled_boundaries(inputs, keys_of, partitions, seed, self.path)
             return shuffle(stage, inputs, keys_of, partitions, boundaries, combine)
 
-        return Done(Dataset(self.once(body)))
+        return FinishedStage(ReferenceDataset(self.once(body)))
 
     def _boundaries(self, partitioner: RangePartitioner) -> Any:
         """Return the boundaries of a list or of a broadcast; None: sample them."""
@@ -229,22 +240,22 @@ class Work:
         assert done is not None, "consumers of a skipped broadcast are skipped"
         return done.broadcast
 
-    def broadcast(self, stage: BroadcastStage) -> Done:
+    def broadcast(self, stage: BroadcastStage) -> FinishedStage:
         partitions = [as_one(partition) for partition in self.dataset(stage.input).partitions]
         given = stage.input
         single = isinstance(given, str) and is_single(self.run.graph, given, self.node.loops)
         value = self.once(lambda: _value(partitions, single, stage.limit))
-        return Done(Dataset([Partition("objects", [value])]), broadcast=value)
+        return FinishedStage(ReferenceDataset([ReferencePartition("objects", [value])]), broadcast=value)
 
-    def barrier(self, stage: BarrierStage) -> Done:
+    def barrier(self, stage: BarrierStage) -> FinishedStage:
         if parse_percentage(stage.quorum) < 100:
             raise UsageError(f"{self.path}: a quorum of {stage.quorum} has no exact meaning", "Use a quorum of 100%.")
-        return Done(self.dataset(stage.input))
+        return FinishedStage(self.dataset(stage.input))
 
-    def reduce(self, stage: ReduceStage) -> Done:
+    def reduce(self, stage: ReduceStage) -> FinishedStage:
         uses, combine, finish = map(self.function, (stage.uses, stage.combine, stage.finish))
         reducer = Reducer(stage, uses, combine, finish, self.arguments(stage.with_))
-        policy, metrics = self.policy(uses or combine), Metrics(stage.metrics)
+        policy, metrics = self.policy(uses or combine), ReferenceMetrics(stage.metrics)
         partitions = self.dataset(stage.input).partitions
         if stage.per == "all":
             result = [self._per_all(stage, reducer, [as_one(one) for one in partitions], policy, metrics)]
@@ -254,9 +265,13 @@ class Work:
                 self.attempted(index, policy, metrics, partial(body, partition))
                 for index, partition in enumerate(partitions)
             ]
-        return Done(Dataset([Partition("objects", records) for records in result]), metrics.final())
+        return FinishedStage(
+            ReferenceDataset([ReferencePartition("objects", records) for records in result]), metrics.final()
+        )
 
-    def _per_partition(self, stage: ReduceStage, reducer: Reducer) -> Callable[[Partition, Call], list[Any]]:
+    def _per_partition(
+        self, stage: ReduceStage, reducer: Reducer
+    ) -> Callable[[ReferencePartition, ReferenceCall], list[Any]]:
         if stage.per == "partition":
             return lambda partition, call: reducer.per_partition(as_one(partition), call)
         found = grouped_by(self.run.graph, stage.input, self.node.loops)
@@ -269,11 +284,16 @@ class Work:
         return lambda partition, call: reducer.per_key(partition, grouping, call)
 
     def _per_all(
-        self, stage: ReduceStage, reducer: Reducer, partitions: list[Partition], policy: Policy, metrics: Metrics
+        self,
+        stage: ReduceStage,
+        reducer: Reducer,
+        partitions: list[ReferencePartition],
+        policy: AttemptPolicy,
+        metrics: ReferenceMetrics,
     ) -> list[Any]:
         leaves = []
         if stage.combine is not None:
-            silent = Metrics({})
+            silent = ReferenceMetrics({})
             leaves = [
                 self.attempted(index, policy, silent, partial(reducer.leaf, partition))
                 for index, partition in enumerate(partitions)
@@ -283,12 +303,12 @@ class Work:
         return self.attempted(0, policy, metrics, lambda call: reducer.per_all(partitions, leaves, fan_in, call))
 
 
-def _without_files(dataset: Dataset) -> Dataset:
+def _without_files(dataset: ReferenceDataset) -> ReferenceDataset:
     """Hide the files behind a barrier or a state from the stage that reads it."""
-    return Dataset([replace(partition, split=None) for partition in dataset.partitions])
+    return ReferenceDataset([replace(partition, split=None) for partition in dataset.partitions])
 
 
-def _value(partitions: list[Partition], single: bool, limit: int) -> Any:
+def _value(partitions: list[ReferencePartition], single: bool, limit: int) -> Any:
     """Return the value of a broadcast of these partitions. Raises UsageError beyond `limit` encoded bytes."""
     value = gather(partitions).value
     if single:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ..caching import Cache, first_given
 from ..graph.cacheability import NOT_CACHED, Keeping
-from ..graph.graph import Graph
+from ..graph.graph import StageGraph
 from .report import Report
 
 
-def check_caching(graph: Graph, report: Report) -> None:
+def check_caching(graph: StageGraph, report: Report) -> None:
     """Report stages whose own `cache` is impossible; a `cache` of `defaults` applies only to stages that
     can have it.
     """

@@ -13,7 +13,7 @@ from ..diagnostics.diagnostics import Path, a, did_you_mean, one_of
 from ..expressions import Expr, ExpressionError, Type, check, parse
 from ..expressions import Path as Name
 from ..expressions.nodes import walk
-from ..graph.graph import Graph, Node, ReferenceProblem
+from ..graph.graph import Node, ReferenceProblem, StageGraph
 from ..model import BroadcastStage, LoopStage, MapStage, ReduceStage, Stage, WorkflowStage
 from ..templates import OPEN, is_reference, parse_template
 from .report import Report
@@ -46,7 +46,7 @@ _UNTRIGGERED = {
 
 
 @dataclass(frozen=True)
-class Site:
+class ExpressionSite:
     """A place of the document that may hold an expression."""
 
     path: Path
@@ -60,20 +60,20 @@ class Site:
     scope: Mapping[str, Any] | None = None
     """In a trigger: all known names with their types; no run exists yet."""
 
-    def below(self, *parts: str | int) -> Site:
+    def below(self, *parts: str | int) -> ExpressionSite:
         return replace(self, path=(*self.path, *parts))
 
 
 class Expressions:
     """Checks the expressions of one graph, and adds findings to the report."""
 
-    def __init__(self, graph: Graph, report: Report) -> None:
+    def __init__(self, graph: StageGraph, report: Report) -> None:
         self.graph = graph
         self.report = report
         self.used_inputs: set[str] = set()
         self.used_secrets: set[str] = set()
 
-    def condition(self, site: Site, text: str) -> None:
+    def condition(self, site: ExpressionSite, text: str) -> None:
         """Check `when` or `until`: an expression without delimiters that is true or false."""
         if OPEN in text:
             bare = text.replace(OPEN, "").replace("}}", "").strip()
@@ -82,7 +82,7 @@ class Expressions:
             return
         self.scalar(site, text, {Type.BOOL}, "true or false")
 
-    def scalar(self, site: Site, text: str, wanted: set[Type], words: str) -> None:
+    def scalar(self, site: ExpressionSite, text: str, wanted: set[Type], words: str) -> None:
         """Check an expression without delimiters that gives one of the wanted types."""
         try:
             expr = parse(text)
@@ -91,22 +91,22 @@ class Expressions:
             return
         self._whole(site, text, expr, wanted, words)
 
-    def _whole(self, site: Site, text: str, expr: Expr, wanted: set[Type] | None, words: str) -> None:
+    def _whole(self, site: ExpressionSite, text: str, expr: Expr, wanted: set[Type] | None, words: str) -> None:
         found = self._type(site, text, expr)
         if found is not None and wanted is not None and found not in {*wanted, Type.UNKNOWN}:
             message = f"this must be {words}; the expression gives {a(found)}"
             self.report.add("T304", site.path, message, _instead(text, found, wanted))
 
-    def count(self, site: Site, value: object) -> None:
+    def count(self, site: ExpressionSite, value: object) -> None:
         """Check a number, or a single whole-value expression that gives a whole number."""
         if isinstance(value, str):
             self.typed(site, value, {Type.INT}, "a whole number")
 
-    def uri(self, site: Site, text: str) -> None:
+    def uri(self, site: ExpressionSite, text: str) -> None:
         """Check text with embedded expressions."""
         self.typed(site, text, {Type.STRING}, "text", embedded=True)
 
-    def value(self, site: Site, value: JsonValue) -> None:
+    def value(self, site: ExpressionSite, value: JsonValue) -> None:
         """Check a JSON value with expressions at any depth; only the outermost string may be a broadcast or
         a secret.
         """
@@ -128,7 +128,9 @@ class Expressions:
         for key, item in pairs:
             self.literal((*path, key), item, reason)
 
-    def typed(self, site: Site, text: str, wanted: set[Type] | None, words: str, *, embedded: bool = False) -> None:
+    def typed(
+        self, site: ExpressionSite, text: str, wanted: set[Type] | None, words: str, *, embedded: bool = False
+    ) -> None:
         """Check a template that gives one of the wanted types (None: any); `embedded`: text around it is allowed."""
         try:
             pieces = parse_template(text)
@@ -145,7 +147,7 @@ class Expressions:
             if not isinstance(piece, str):
                 self._embedded(replace(site, whole_values=False), text, piece)
 
-    def _braces(self, site: Site, text: str) -> None:
+    def _braces(self, site: ExpressionSite, text: str) -> None:
         """Report braces of other template languages, which are not evaluated here."""
         for match in _BRACES.finditer(text):
             name = match[1] or match[2]
@@ -153,12 +155,12 @@ class Expressions:
             hint = f"for its value write `${{{{ {name} }}}}`"
             self.report.inside("T605", site.path, text, match.span(), f"`{match[0]}` is not replaced by a value", hint)
 
-    def _embedded(self, site: Site, text: str, expr: Expr) -> None:
+    def _embedded(self, site: ExpressionSite, text: str, expr: Expr) -> None:
         found = self._type(site, text, expr)
         if found in (Type.LIST, Type.NULL):
             self.report.add("T304", site.path, f"{a(found)} cannot stand inside a longer text")
 
-    def _type(self, site: Site, text: str, expr: Expr) -> Type | None:
+    def _type(self, site: ExpressionSite, text: str, expr: Expr) -> Type | None:
         """Return the type of an expression; None when one of its names has been reported."""
         known = site.scope or {}
         scope: dict[str, Any] = dict(known)
@@ -176,7 +178,7 @@ class Expressions:
             self.report.expression("T304", site.path, text, error)
             return None
 
-    def _name(self, site: Site, name: Name, *, whole: bool) -> Type:
+    def _name(self, site: ExpressionSite, name: Name, *, whole: bool) -> Type:
         root, *rest = name.names
         if site.scope is not None:
             known = sorted(site.scope)
@@ -201,7 +203,7 @@ class Expressions:
             return self._state(site, rest)
         return self._stage(site, rest, whole=whole)
 
-    def _secret(self, site: Site, rest: list[str], *, whole: bool) -> Type:
+    def _secret(self, site: ExpressionSite, rest: list[str], *, whole: bool) -> Type:
         declared = self.graph.spec.secrets
         if len(rest) != 1:
             raise ReferenceProblem("T109", "a secret is `secrets.NAME`", "")
@@ -224,13 +226,13 @@ class Expressions:
             raise ReferenceProblem("T106", f"the dataset '{rest[0]}' has no value in an expression", hint)
         return INPUT_TYPES[target.input.type]
 
-    def _state(self, site: Site, rest: list[str]) -> Type:
+    def _state(self, site: ExpressionSite, rest: list[str]) -> Type:
         if len(rest) != 1:
             raise ReferenceProblem("T101", "a state is `state.NAME`", "")
         target = self.graph.state(rest[0], site.loops)
         return _scalar_state(target.loop, rest[0])
 
-    def _stage(self, site: Site, rest: list[str], *, whole: bool) -> Type:
+    def _stage(self, site: ExpressionSite, rest: list[str], *, whole: bool) -> Type:
         if not rest:
             raise ReferenceProblem("T101", "`stages` alone is not a value", "write `stages.ID.metrics.NAME`")
         node = self.graph.stage(rest[0], site.loops)
@@ -256,7 +258,7 @@ class Expressions:
             hint = f"write `stages.{node.id}.value`, `.metrics.NAME` or `.output.uri`"
         raise ReferenceProblem("T101", f"stages have no '{'.'.join(rest[1:])}'", hint)
 
-    def type_of(self, site: Site) -> Type:
+    def type_of(self, site: ExpressionSite) -> Type:
         """Return the type of the workflow's output at that place, as far as the document shows it."""
         value = self.graph.spec.outputs[str(site.path[-1])]
         if not isinstance(value, str):
@@ -282,7 +284,9 @@ class Expressions:
             hint = did_you_mean(rest[1], known) or (f"it has {one_of(known)}" if known else "it declares no `outputs`")
             raise ReferenceProblem("T101", f"the workflow '{node.id}' has no output '{rest[1]}'", hint)
         assert child is not None
-        return Expressions(Graph(child.require()), Report(child)).type_of(Site(("outputs", rest[1]), OUTPUT_ROOTS, ""))
+        return Expressions(StageGraph(child.require()), Report(child)).type_of(
+            ExpressionSite(("outputs", rest[1]), OUTPUT_ROOTS, "")
+        )
 
 
 def _instead(text: str, found: Type, wanted: set[Type]) -> str:
@@ -304,7 +308,7 @@ def _run(rest: list[str]) -> Type:
     return RUN[rest[0]]
 
 
-def _broadcast(site: Site, node: Node, *, whole: bool) -> Type:
+def _broadcast(site: ExpressionSite, node: Node, *, whole: bool) -> Type:
     if not isinstance(node.stage, BroadcastStage):
         hint = f"only a broadcast is a value: add a stage `{{type: broadcast, input: {node.id}}}`, or name a metric"
         raise ReferenceProblem("T106", f"stage '{node.id}' is a {node.stage.type}, not a value", hint)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pydantic.alias_generators import to_camel
 
 from ..diagnostics.diagnostics import Path, one_of
-from ..graph.graph import Graph, Node, inputs_of
+from ..graph.graph import Node, StageGraph, inputs_of
 from ..graph.partition_kinds import KIND_WORDS, Kind, Kinds
 from ..model import FailedItems, Output, ReduceStage, Source
 from .report import Report
@@ -76,7 +76,7 @@ def _check_output(kinds: Kinds, report: Report, node: Node, output: Output) -> N
         report.add("T213", path, "Parquet from Python objects needs the names and types of its columns", hint, key=True)
 
 
-def check_places(graph: Graph, report: Report) -> None:
+def check_places(graph: StageGraph, report: Report) -> None:
     """Check that no two stages write to the same place."""
     taken: dict[str, str] = {}
     for node in graph.nodes.values():

@@ -22,7 +22,7 @@ from treadle.primitives.functions import CAPTURED, FunctionInfo, describe, load
 
 from ..diagnostics.diagnostics import Diagnostic, Path, a, did_you_mean
 from ..document.document import Document
-from ..graph.graph import Graph, Node
+from ..graph.graph import Node, StageGraph
 from ..model import MapStage, ReduceStage, ShuffleStage
 from .report import Report
 
@@ -51,7 +51,7 @@ def check_functions(document: Document, search_path: Sequence[FilePath]) -> list
     if document.spec is None:
         return []
     report = Report(document)
-    uses = [use for node in Graph(document.spec).nodes.values() for use in _uses(node)]
+    uses = [use for node in StageGraph(document.spec).nodes.values() for use in _uses(node)]
     uses = [use for use in uses if not _is_shadowed(report, use, search_path)]
     with _importing(search_path, {use.function.partition(":")[0] for use in uses}):
         for use in uses:

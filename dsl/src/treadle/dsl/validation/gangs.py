@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from treadle.primitives.shuffling.partitioning import DEFAULT_PARTITIONS
 
-from ..graph.graph import Graph, Node, StageTarget, inputs_of, references_of
+from ..graph.graph import Node, StageGraph, StageTarget, inputs_of, references_of
 from ..graph.requirements import needs_first, stage_name
 from ..model import (
     BarrierStage,
@@ -24,7 +24,7 @@ from ..model import (
 from .report import Report
 
 
-def check_gangs(graph: Graph, report: Report) -> None:
+def check_gangs(graph: StageGraph, report: Report) -> None:
     """Check each gang as far as the document shows; the planner, or the data at run time, shows the rest."""
     gangs = [(node, one, one.gang) for node in graph.nodes.values() if isinstance(one := node.stage, MapStage)]
     widths = _widths(graph) if any(gang for *_, gang in gangs) else {}
@@ -62,7 +62,7 @@ def _check_width(report: Report, node: Node, stage: MapStage, gang: int, width: 
     report.add("T220", (*node.path, "gang"), message, f"{hint}, or `gang: {width}`")
 
 
-def _check_concurrency(graph: Graph, report: Report, node: Node, stage: MapStage, gang: int) -> None:
+def _check_concurrency(graph: StageGraph, report: Report, node: Node, stage: MapStage, gang: int) -> None:
     given = stage.max_concurrency
     path = (*node.path, "maxConcurrency") if given is not None else ("defaults", "maxConcurrency")
     most = graph.spec.defaults.max_concurrency if given is None else given
@@ -74,7 +74,7 @@ def _check_concurrency(graph: Graph, report: Report, node: Node, stage: MapStage
 # -- number of partitions of a stage, where the document defines it; None: files, data or a state decide ----------
 
 
-def _widths(graph: Graph) -> dict[str, int | None]:
+def _widths(graph: StageGraph) -> dict[str, int | None]:
     """Return the number of partitions by stage; a stage is missing at its first use only in a cycle."""
     reads = {name: [one for _, one in references_of(node.stage)] for name, node in graph.nodes.items()}
     found: dict[str, int | None] = {}
@@ -83,7 +83,7 @@ def _widths(graph: Graph) -> dict[str, int | None]:
     return found
 
 
-def _width(graph: Graph, node: Node, known: Mapping[str, int | None]) -> int | None:
+def _width(graph: StageGraph, node: Node, known: Mapping[str, int | None]) -> int | None:
     stage = node.stage
     match stage:
         case ReduceStage(per="all") | BroadcastStage():
@@ -99,7 +99,7 @@ def _width(graph: Graph, node: Node, known: Mapping[str, int | None]) -> int | N
             return None
 
 
-def _input_width(graph: Graph, node: Node, item: StageInput, known: Mapping[str, int | None]) -> int | None:
+def _input_width(graph: StageGraph, node: Node, item: StageInput, known: Mapping[str, int | None]) -> int | None:
     match item:
         case Source():
             return None

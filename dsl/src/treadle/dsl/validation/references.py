@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from ..diagnostics.diagnostics import Path, a, did_you_mean, one_of
 from ..graph.graph import (
     RESERVED,
-    Graph,
     InputTarget,
     Node,
     ReferenceProblem,
+    StageGraph,
     StageTarget,
     StateTarget,
     Target,
@@ -22,7 +22,7 @@ from ..templates import condition_paths, is_reference, mentioned
 from .report import Report
 
 
-def check_ids(graph: Graph, report: Report) -> None:
+def check_ids(graph: StageGraph, report: Report) -> None:
     """Check that ids are unique across nesting, and not reserved."""
     for node in graph.repeated:
         first = report.document.span(graph.nodes[node.id].path, key=True)
@@ -35,7 +35,7 @@ def check_ids(graph: Graph, report: Report) -> None:
             report.add("T105", node.path, message, f"it begins references such as `{node.id}.x`", key=True)
 
 
-def check_references(graph: Graph, report: Report) -> None:
+def check_references(graph: StageGraph, report: Report) -> None:
     """Check that every bare reference leads to data (or, for boundaries, to a broadcast)."""
     for node in graph.nodes.values():
         for path, reference, loops in all_references(node):
@@ -43,7 +43,7 @@ def check_references(graph: Graph, report: Report) -> None:
         _check_needs(graph, report, node)
 
 
-def _check_data(graph: Graph, report: Report, path: Path, reference: str, loops: tuple[str, ...]) -> None:
+def _check_data(graph: StageGraph, report: Report, path: Path, reference: str, loops: tuple[str, ...]) -> None:
     try:
         target = graph.resolve(reference, loops)
     except ReferenceProblem as problem:
@@ -88,7 +88,7 @@ def _check_boundaries(report: Report, path: Path, reference: str, target: Target
         report.add("T207", path, f"boundaries come from a broadcast, '{reference}' is none", hint)
 
 
-def _check_needs(graph: Graph, report: Report, node: Node) -> None:
+def _check_needs(graph: StageGraph, report: Report, node: Node) -> None:
     for index, name in enumerate(node.stage.needs):
         path: Path = (*node.path, "needs", index)
         if "." in name:
@@ -105,7 +105,7 @@ def _check_needs(graph: Graph, report: Report, node: Node) -> None:
             report.add(problem.code, path, problem.message, problem.hint)
 
 
-def check_loops(graph: Graph, report: Report) -> None:
+def check_loops(graph: StageGraph, report: Report) -> None:
     """Check that `next` sets only states of the loop, each to a dataset or a value as before."""
     for node in graph.nodes.values():
         if not isinstance(node.stage, LoopStage):
@@ -125,7 +125,7 @@ def check_loops(graph: Graph, report: Report) -> None:
 
 
 @dataclass(frozen=True)
-class Edge:
+class Dependency:
     """`source` must end before `consumer` starts; `path` is the place in the document."""
 
     source: str
@@ -133,16 +133,16 @@ class Edge:
     path: Path
 
 
-def edges(graph: Graph) -> Iterator[Edge]:
+def edges(graph: StageGraph) -> Iterator[Dependency]:
     """Yield the edges between sibling stages; unresolved names are left out."""
     for node in graph.nodes.values():
         for path, target in _sources(graph, node):
             pair = graph.sibling(node, target)
             if pair is not None:
-                yield Edge(*pair, path)
+                yield Dependency(*pair, path)
 
 
-def _sources(graph: Graph, node: Node) -> Iterator[tuple[Path, Node]]:
+def _sources(graph: StageGraph, node: Node) -> Iterator[tuple[Path, Node]]:
     stage, inner = node.stage, (*node.loops, node.id)
     for path, reference, loops in all_references(node):
         yield from _target(graph, path, reference, loops)
@@ -157,7 +157,7 @@ def _sources(graph: Graph, node: Node) -> Iterator[tuple[Path, Node]]:
     yield from _values(graph, (*node.path, "when"), condition_paths(stage.when), node.loops)
 
 
-def _target(graph: Graph, path: Path, reference: str, loops: tuple[str, ...]) -> Iterator[tuple[Path, Node]]:
+def _target(graph: StageGraph, path: Path, reference: str, loops: tuple[str, ...]) -> Iterator[tuple[Path, Node]]:
     target = graph.find(reference, loops)
     node = graph.node_of(target) if target is not None else None
     if node is not None:
@@ -165,14 +165,14 @@ def _target(graph: Graph, path: Path, reference: str, loops: tuple[str, ...]) ->
 
 
 def _values(
-    graph: Graph, path: Path, names: set[tuple[str, ...]], loops: tuple[str, ...]
+    graph: StageGraph, path: Path, names: set[tuple[str, ...]], loops: tuple[str, ...]
 ) -> Iterator[tuple[Path, Node]]:
     for name in sorted(names):
         if name[0] == "stages" and len(name) > 1:
             yield from _target(graph, path, name[1], loops)
 
 
-def check_cycles(graph: Graph, report: Report) -> None:
+def check_cycles(graph: StageGraph, report: Report) -> None:
     """Report every cycle of waiting once, with its stages in order."""
     waits: dict[str, dict[str, Path]] = {}
     for edge in edges(graph):

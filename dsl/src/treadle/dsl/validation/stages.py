@@ -8,7 +8,7 @@ from itertools import pairwise
 from pydantic import JsonValue
 
 from ..diagnostics.diagnostics import one_of
-from ..graph.graph import Graph, InputTarget, Node, StageTarget, inputs_of
+from ..graph.graph import InputTarget, Node, StageGraph, StageTarget, inputs_of
 from ..graph.partition_kinds import Kinds, grouped_by
 from ..model import (
     BarrierStage,
@@ -32,7 +32,7 @@ MAX_INPUTS = 200
 """Limit of inputs of one shuffle: each becomes a segment that depends on all the others."""
 
 
-def check_stage(graph: Graph, kinds: Kinds, report: Report, node: Node) -> None:
+def check_stage(graph: StageGraph, kinds: Kinds, report: Report, node: Node) -> None:
     """Check everything about one stage except its expressions."""
     match node.stage:
         case MapStage():
@@ -51,7 +51,7 @@ def check_stage(graph: Graph, kinds: Kinds, report: Report, node: Node) -> None:
         _check_work(report, node, node.stage)
 
 
-def check_quorums(graph: Graph, report: Report) -> None:
+def check_quorums(graph: StageGraph, report: Report) -> None:
     """Check that no other stage reads the source of a barrier with a partial quorum."""
     partial = [node for node in graph.nodes.values() if _is_partial(node.stage)]
     readers: dict[str, list[str]] = {}
@@ -125,7 +125,7 @@ def _check_idempotent(report: Report, node: Node, stage: WorkStage) -> None:
 # -- map ---------------------------------------------------------------------------------------------------------
 
 
-def _check_map(graph: Graph, report: Report, node: Node, stage: MapStage) -> None:
+def _check_map(graph: StageGraph, report: Report, node: Node, stage: MapStage) -> None:
     if stage.whole:
         _check_whole(graph, report, node, stage)
     batch = stage.batch
@@ -136,7 +136,7 @@ def _check_map(graph: Graph, report: Report, node: Node, stage: MapStage) -> Non
     _check_failures(report, node, stage)
 
 
-def _check_whole(graph: Graph, report: Report, node: Node, stage: MapStage) -> None:
+def _check_whole(graph: StageGraph, report: Report, node: Node, stage: MapStage) -> None:
     path = (*node.path, "whole")
     if stage.per != "partition":
         report.add("T205", path, "`whole` gives a partition as one text", "add `per: partition`", key=True)
@@ -154,7 +154,7 @@ def _check_whole(graph: Graph, report: Report, node: Node, stage: MapStage) -> N
         report.add("T205", path, "`whole` reads text files, and the input of this map is none", "remove it", key=True)
 
 
-def _is_dataset_input(graph: Graph, node: Node, item: object) -> bool:
+def _is_dataset_input(graph: StageGraph, node: Node, item: object) -> bool:
     target = graph.find(item, node.loops)
     if target is None:
         return isinstance(item, str)
@@ -252,7 +252,7 @@ def _rank(key: JsonValue) -> tuple[int, float, str]:
 # -- reduce ------------------------------------------------------------------------------------------------------
 
 
-def _check_reduce(graph: Graph, report: Report, node: Node, stage: ReduceStage) -> None:
+def _check_reduce(graph: StageGraph, report: Report, node: Node, stage: ReduceStage) -> None:
     if (stage.uses is None) == (stage.combine is None):
         has = "both `uses` and `combine`" if stage.uses else "neither `uses` nor `combine`"
         hint = "`combine: f(a, b)` folds two values into one; `uses: g(values)` sees all values of a group"
@@ -282,7 +282,7 @@ def _reduce_complaints(stage: ReduceStage) -> Iterator[tuple[str, str, str, str]
         yield "T217", "metrics", "`combine` cannot report metrics", hint
 
 
-def _check_grouped(graph: Graph, report: Report, node: Node, stage: ReduceStage) -> None:
+def _check_grouped(graph: StageGraph, report: Report, node: Node, stage: ReduceStage) -> None:
     found = grouped_by(graph, stage.input, node.loops)
     path = (*node.path, "input")
     if found is None:
@@ -326,7 +326,7 @@ def _check_broadcast(report: Report, node: Node, stage: BroadcastStage) -> None:
         report.add("T015", (*node.path, "limit"), "'limit' must be more than nothing")
 
 
-def _check_barrier(graph: Graph, report: Report, node: Node, stage: BarrierStage) -> None:
+def _check_barrier(graph: StageGraph, report: Report, node: Node, stage: BarrierStage) -> None:
     path = (*node.path, "input")
     target = graph.find(stage.input, node.loops)
     if target is None:

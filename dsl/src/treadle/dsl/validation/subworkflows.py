@@ -12,7 +12,7 @@ from ..expressions import Path as Name
 from ..graph.graph import Node
 from ..model import Input, Spec, WorkflowStage
 from ..templates import OPEN, mentioned, whole
-from .expressions import OUTPUT_ROOTS, Expressions, Site
+from .expressions import OUTPUT_ROOTS, Expressions, ExpressionSite
 from .inputs import WORDS, InputError, accept, resolved, undeclared
 
 _NUMBER = {Type.INT, Type.FLOAT}
@@ -41,7 +41,7 @@ def check_subworkflow(expressions: Expressions, node: Node, stage: WorkflowStage
         if declared is not None and name not in declared:
             report.add("T501", path, *undeclared(name, declared), key=True)
         elif not _names_secret(expressions, path, value):
-            _check_value(expressions, Site(path, OUTPUT_ROOTS, "while the run goes on"), declared, value)
+            _check_value(expressions, ExpressionSite(path, OUTPUT_ROOTS, "while the run goes on"), declared, value)
     for name, known in (declared or {}).items():
         if known.required and stage.with_.get(name) is None:
             hint = f"write `with: {{{name}: ...}}`"
@@ -56,7 +56,9 @@ def _names_secret(expressions: Expressions, path: Path, value: JsonValue) -> boo
     return found
 
 
-def _check_value(expressions: Expressions, site: Site, declared: Mapping[str, Input] | None, value: JsonValue) -> None:
+def _check_value(
+    expressions: Expressions, site: ExpressionSite, declared: Mapping[str, Input] | None, value: JsonValue
+) -> None:
     wanted = declared[str(site.path[-1])] if declared is not None else None
     if value is None or _is_dataset(expressions, value, wanted):
         return

@@ -31,7 +31,7 @@ from ..triggers import (
 )
 from ..units import format_duration, format_size
 from .cron import CronError, parse_cron
-from .expressions import INPUT_TYPES, Expressions, Site
+from .expressions import INPUT_TYPES, Expressions, ExpressionSite
 from .inputs import WORDS, InputError, accept, undeclared
 from .report import Report
 
@@ -190,7 +190,7 @@ def _check_webhook(expressions: Expressions, report: Report, path: Path, trigger
 
 
 def _check_events(expressions: Expressions, report: Report, path: Path, trigger: EventTrigger) -> None:
-    site = Site((*path, "filter"), frozenset(), _WHEN, scope=_scope(trigger))
+    site = ExpressionSite((*path, "filter"), frozenset(), _WHEN, scope=_scope(trigger))
     if trigger.filter is not None:
         expressions.condition(site, trigger.filter)
     if trigger.schema_ is not None:
@@ -214,7 +214,7 @@ def _scope(trigger: Trigger | EventTrigger) -> Mapping[str, Any]:
 
 def _check_dedupe(expressions: Expressions, path: Path, trigger: Trigger, text: str) -> None:
     scope = {**_scope(trigger), "trigger": {"name": Type.STRING}}
-    site = Site((*path, "dedupe"), frozenset(), "as the identity of an event", scope=scope)
+    site = ExpressionSite((*path, "dedupe"), frozenset(), "as the identity of an event", scope=scope)
     expressions.scalar(site, text, {Type.STRING, Type.INT}, "a text or a whole number")
 
 
@@ -269,7 +269,7 @@ def _check_value(
     if _EVENTS.names in mentioned(value):
         _check_events_input(report, path, trigger, declared, value)
         return
-    site = Site(path, frozenset(), "when the run is started", scope=_with_scope(trigger))
+    site = ExpressionSite(path, frozenset(), "when the run is started", scope=_with_scope(trigger))
     before = len(report.found)
     expressions.value(site, value)
     if len(report.found) > before:

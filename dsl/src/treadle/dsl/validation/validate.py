@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..diagnostics.diagnostics import Diagnostic, for_list, has_errors, listed
 from ..document.document import Document
-from ..graph.graph import Graph, Node, all_references, inputs_of
+from ..graph.graph import Node, StageGraph, all_references, inputs_of
 from ..graph.partition_kinds import Kinds
 from ..model import (
     BarrierStage,
@@ -23,7 +23,7 @@ from ..model import (
 )
 from ..templates import OPEN
 from .caching import check_caching
-from .expressions import OUTPUT_ROOTS, PLAN_ROOTS, RUN_ROOTS, Expressions, Site
+from .expressions import OUTPUT_ROOTS, PLAN_ROOTS, RUN_ROOTS, Expressions, ExpressionSite
 from .formats import check_files, check_places
 from .gangs import check_gangs
 from .inputs import check_inputs
@@ -41,7 +41,7 @@ def validate(document: Document) -> list[Diagnostic]:
     if document.spec is None:
         return listed(document.problems)
     report = Report(document, list(document.problems))
-    graph = Graph(document.spec)
+    graph = StageGraph(document.spec)
     check_ids(graph, report)
     check_references(graph, report)
     check_loops(graph, report)
@@ -68,22 +68,22 @@ def validate(document: Document) -> list[Diagnostic]:
 # -- expressions ---------------------------------------------------------------------------------
 
 
-def _check_expressions(graph: Graph, expressions: Expressions) -> None:
+def _check_expressions(graph: StageGraph, expressions: Expressions) -> None:
     spec = graph.spec
     for node in graph.nodes.values():
         _stage(expressions, node)
     expressions.count(_plan("defaults", "maxConcurrency"), spec.defaults.max_concurrency)
     for name, value in spec.outputs.items():
-        expressions.value(Site(("outputs", name), OUTPUT_ROOTS, "after the run"), value)
+        expressions.value(ExpressionSite(("outputs", name), OUTPUT_ROOTS, "after the run"), value)
 
 
-def _plan(*path: str | int) -> Site:
-    return Site(path, PLAN_ROOTS, "when the run is planned")
+def _plan(*path: str | int) -> ExpressionSite:
+    return ExpressionSite(path, PLAN_ROOTS, "when the run is planned")
 
 
 def _stage(expressions: Expressions, node: Node) -> None:
     stage = node.stage
-    run = Site(node.path, RUN_ROOTS, "while the run goes on", node.loops)
+    run = ExpressionSite(node.path, RUN_ROOTS, "while the run goes on", node.loops)
     if stage.when is not None:
         expressions.condition(run.below("when"), stage.when)
     for below, item in inputs_of(stage):
@@ -96,7 +96,7 @@ def _stage(expressions: Expressions, node: Node) -> None:
         _work(expressions, node, stage)
 
 
-def _input(expressions: Expressions, site: Site, item: str | Source | Items | Range) -> None:
+def _input(expressions: Expressions, site: ExpressionSite, item: str | Source | Items | Range) -> None:
     if isinstance(item, Source):
         expressions.uri(site.below("uri"), item.uri)
         expressions.count(site.below("recordBytes"), item.record_bytes)
@@ -130,15 +130,15 @@ def _work(expressions: Expressions, node: Node, stage: WorkStage) -> None:
         expressions.count(plan.below("fanIn"), stage.fan_in)
         expressions.literal((*node.path, "initial"), stage.initial, "give values to `finish` through `with`")
     if isinstance(stage, (MapStage, ReduceStage)):
-        site = Site((*node.path, "with"), RUN_ROOTS, "while the run goes on", node.loops, whole_values=True)
+        site = ExpressionSite((*node.path, "with"), RUN_ROOTS, "while the run goes on", node.loops, whole_values=True)
         for name, value in stage.with_.items():
             expressions.value(site.below(name), value)
 
 
 def _loop(expressions: Expressions, node: Node, stage: LoopStage) -> None:
     expressions.count(_plan(*node.path, "maxIterations"), stage.max_iterations)
-    outer = Site(node.path, RUN_ROOTS, "before the loop", node.loops)
-    inner = Site(node.path, RUN_ROOTS, "after an iteration", (*node.loops, node.id))
+    outer = ExpressionSite(node.path, RUN_ROOTS, "before the loop", node.loops)
+    inner = ExpressionSite(node.path, RUN_ROOTS, "after an iteration", (*node.loops, node.id))
     if stage.until is not None:
         expressions.condition(inner.below("until"), stage.until)
     for site, key, values in ((outer, "state", stage.state), (inner, "next", stage.next)):
@@ -150,7 +150,7 @@ def _loop(expressions: Expressions, node: Node, stage: LoopStage) -> None:
 # -- unused names -------------------------------------------------------------------------------------------
 
 
-def _check_unused(graph: Graph, report: Report, expressions: Expressions) -> None:
+def _check_unused(graph: StageGraph, report: Report, expressions: Expressions) -> None:
     spec: Spec = graph.spec
     named = {reference for node in graph.nodes.values() for _, reference, _ in all_references(node)}
     for name in spec.inputs:

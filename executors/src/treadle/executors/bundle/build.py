@@ -20,7 +20,7 @@ from treadle.primitives.functions import CAPTURED
 
 from ..archive import zipped
 from .distributions import installed
-from .import_graph import Project, names_in_pickle
+from .import_graph import ImportGraph, names_in_pickle
 
 SIZE_LIMIT = 64 << 20
 """Unpacked bytes of all files of a bundle."""
@@ -28,7 +28,7 @@ MODULES, CAPTURED_FOLDER, MANIFEST = "modules", "captured", "bundle.json"
 _SHOWN = 5
 
 
-class Manifest(Struct, frozen=True):
+class BundleManifest(Struct, frozen=True):
     """`bundle.json`."""
 
     modules: tuple[str, ...]
@@ -45,7 +45,7 @@ class Bundle(NamedTuple):
     data: bytes
     names: tuple[str, ...]
     """Names of the entries, sorted."""
-    manifest: Manifest
+    manifest: BundleManifest
 
 
 def build_bundle(references: Iterable[str], roots: Sequence[Path], captured: Mapping[str, bytes]) -> Bundle:
@@ -58,14 +58,14 @@ def build_bundle(references: Iterable[str], roots: Sequence[Path], captured: Map
     Raises UsageError for a module that cannot be found or read, for a module named like one of the standard library,
     and for a bundle larger than 64 MiB.
     """
-    project = Project(roots)
+    project = ImportGraph(roots)
     for reference in references:
         if not reference.startswith(CAPTURED):
             project.require(reference.partition(":")[0], wanted_by=reference)
     for data in captured.values():
         for name in names_in_pickle(data):
             project.include(name)
-    manifest = Manifest(tuple(sorted(project.modules)), installed(project.foreign), python_version())
+    manifest = BundleManifest(tuple(sorted(project.modules)), installed(project.foreign), python_version())
     entries = {f"{MODULES}/{name}": path.read_bytes() for name, path in _checked_files(project.files).items()}
     entries |= {f"{CAPTURED_FOLDER}/{name.removeprefix(CAPTURED)}": data for name, data in captured.items()}
     entries[MANIFEST] = msgspec.json.format(msgspec.json.encode(manifest, order="sorted"))

@@ -17,7 +17,7 @@ from typing import Any
 
 from treadle.primitives.functions import TASK_ATTRIBUTE
 
-from .dependency_graph import Reach
+from .dependency_graph import DependencyGraph
 from .import_graph import imported_by
 from .name_reads import ASKED
 
@@ -28,7 +28,7 @@ _PROTOCOL = 4
 """Later protocols may emit out-of-band buffers instead of their content."""
 
 
-def trace(data: bytes, reach: Reach) -> None:
+def trace(data: bytes, reach: DependencyGraph) -> None:
     """Reach all dependencies of a captured function. It is unpickled, so pass only trusted bytes."""
     walk = _Walk(reach)
     walk.all_of(pickle.loads(data))
@@ -39,7 +39,7 @@ class _Walk:
     """Digests a value without recursion, at any depth: each value adds its type and the number of its parts, which
     follow."""
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: DependencyGraph) -> None:
         self.digest = hashlib.sha256()
         self._reach = reach
         self._ahead: list[Any] = []

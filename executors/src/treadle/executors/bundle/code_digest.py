@@ -23,9 +23,9 @@ from treadle.primitives.functions import CAPTURED
 
 from .build import python_version
 from .closures import trace
-from .dependency_graph import Reach
+from .dependency_graph import DependencyGraph
 from .distributions import Libraries
-from .project_files import Project
+from .project_files import ProjectFiles
 
 
 class Code(Struct, frozen=True):
@@ -45,12 +45,12 @@ def code_of(references: Iterable[str], bundle: bytes) -> dict[str, Code]:
 
     Captured functions of the bundle are unpickled, so pass only a trusted bundle.
     """
-    project, libraries = Project(bundle), Libraries()
+    project, libraries = ProjectFiles(bundle), Libraries()
     return {reference: _code(reference, project, libraries) for reference in references}
 
 
-def _code(reference: str, project: Project, libraries: Libraries) -> Code:
-    reach = Reach(project)
+def _code(reference: str, project: ProjectFiles, libraries: Libraries) -> Code:
+    reach = DependencyGraph(project)
     if reference.startswith(CAPTURED):
         trace(project.captured[reference], reach)
     else:

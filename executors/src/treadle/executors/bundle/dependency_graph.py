@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from .import_graph import ENGINE
 from .module_definitions import Imported, Module
 from .name_reads import Chain, Reads
-from .project_files import Project, digest
+from .project_files import ProjectFiles, digest
 
 _DYNAMIC = frozenset({"eval", "exec", "globals", "locals", "vars", "compile"})
 _OPENERS = frozenset({"__globals__", "builtins", "__builtins__"})
@@ -31,10 +31,10 @@ _ANY_MODULE = frozenset(
 """Functions that can load any module."""
 
 
-class Reach:
+class DependencyGraph:
     """The dependencies of one function."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: ProjectFiles) -> None:
         self._project = project
         self.units: dict[str, str] = {}
         self.foreign: set[str] = set()

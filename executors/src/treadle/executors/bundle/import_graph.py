@@ -22,7 +22,7 @@ _CODE = (".py", ".so", ".pyd")
 ENGINE = "treadle"
 
 
-class Project:
+class ImportGraph:
     """The required modules below `roots` and all their imports; imports from elsewhere are recorded as third-party."""
 
     def __init__(self, roots: Sequence[Path]) -> None:

@@ -33,7 +33,7 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:32]
 
 
-class Project:
+class ProjectFiles:
     """The files of a bundle. Modules are parsed on first access."""
 
     def __init__(self, bundle: bytes) -> None:

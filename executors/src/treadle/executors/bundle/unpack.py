@@ -28,7 +28,7 @@ from treadle.primitives.stores.store import Store
 
 from ..memory_limit import allocated_bytes
 from ..program import SharedCode
-from .build import CAPTURED_FOLDER, MANIFEST, MODULES, SIZE_LIMIT, Manifest, content_digest, python_version
+from .build import CAPTURED_FOLDER, MANIFEST, MODULES, SIZE_LIMIT, BundleManifest, content_digest, python_version
 
 UNUSED = 14 * 86_400.0
 """Seconds after which an unused unpacked bundle is removed."""
@@ -198,7 +198,7 @@ def activate(path: Path) -> dict[str, bytes]:
     """
     if _active and path.name not in _active:
         raise UsageError("this process has the code of another bundle", "Start a new worker for each bundle.")
-    manifest = msgspec.json.decode((path / MANIFEST).read_bytes(), type=Manifest)
+    manifest = msgspec.json.decode((path / MANIFEST).read_bytes(), type=BundleManifest)
     captured = {f"{CAPTURED}{file.name}": file.read_bytes() for file in (path / CAPTURED_FOLDER).glob("*")}
     if captured and manifest.python != python_version():
         raise UsageError(
@@ -278,7 +278,7 @@ def differences() -> str:
 def _differences(path: Path) -> str:
     from importlib import metadata
 
-    manifest = msgspec.json.decode((path / MANIFEST).read_bytes(), type=Manifest)
+    manifest = msgspec.json.decode((path / MANIFEST).read_bytes(), type=BundleManifest)
     versions = {"Python": python_version()} | dict.fromkeys(manifest.distributions, "")
     for name in manifest.distributions:
         with contextlib.suppress(metadata.PackageNotFoundError):

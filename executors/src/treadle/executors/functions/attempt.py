@@ -23,13 +23,13 @@ from treadle.primitives.errors import CorruptError, FailureClass, StoreError
 
 from ..program import Charge, Failure, Outcome, Report, Task
 from .call_log import CallBook
-from .call_records import START_SECONDS, Call, work_of
+from .call_records import START_SECONDS, CallRecord, work_of
 from .crowding import Crowding
 from .failure_classification import failure_at_end, failure_of, refuse, unreachable
 from .invoker import Answer, Invoker, NotRun, Throttled
 from .memory_sizes import Sizes
 from .payload import Order, alive_object, decode_response, encode_request, open_reports, open_time
-from .rate_limiter import Gate
+from .rate_limiter import RateLimiter
 from .report_poller import Mailbox
 
 
@@ -56,7 +56,7 @@ class Means:
     name: str
     """The provider, as in `treadle deploy NAME`."""
     invoker: Invoker
-    gate: Gate
+    gate: RateLimiter
     sizes: Sizes
     waits: float = 0.0
     """The longest known time between a call's acceptance and its start, in seconds."""
@@ -96,7 +96,7 @@ class FunctionAttempt:
         await self._book.load()
         wanted = work_of(self._task)
         found: dict[int, Outcome] = {}
-        seen: list[tuple[Call, set[int]]] = []
+        seen: list[tuple[CallRecord, set[int]]] = []
         for call in self._book.under_way.at(wanted.values()):
             mine = {index for index, work in wanted.items() if index not in found and work in call.work}
             if mine:
@@ -107,12 +107,12 @@ class FunctionAttempt:
         self._means.usage.adopted += len(found)
         return found
 
-    async def _left_by(self, call: Call) -> list[Outcome]:
+    async def _left_by(self, call: CallRecord) -> list[Outcome]:
         sealed = await self._wait_for(call)
         reports = open_reports(call.reports, sealed, self._book.key) if sealed is not None else []
         return [report for report in reports if isinstance(report, Outcome)]
 
-    async def _wait_for(self, call: Call) -> bytes | None:
+    async def _wait_for(self, call: CallRecord) -> bytes | None:
         """The reports of a call that may be running; None when it ended without reports or never began."""
         until = call.begins
         while (sealed := await self._means.mailbox.wait(self._book.store, call.reports, until)) is None:
@@ -154,7 +154,7 @@ class FunctionAttempt:
             return self._limits.seconds
         return min(task.timeout * len(task.partitions) + START_SECONDS, self._limits.seconds)
 
-    async def _invoke(self, order: Order, request: bytes) -> tuple[Call, Answer | StoreError]:
+    async def _invoke(self, order: Order, request: bytes) -> tuple[CallRecord, Answer | StoreError]:
         """Call until the provider accepts, however often it refuses. Returns the call and its answer, or the error that
         lost the answer."""
         usage, size = self._means.usage, self._means.sizes.of(order.task)
@@ -185,13 +185,13 @@ class FunctionAttempt:
             self._means.waits = max(self._means.waits, answer.waited)
             return call, answer
 
-    def _on_record(self, order: Order, now: float) -> Call:
+    def _on_record(self, order: Order, now: float) -> CallRecord:
         begins = now + self._limits.queued_seconds + START_SECONDS
-        return Call(order.reports, tuple(work_of(order.task).values()), now, begins, begins + order.seconds)
+        return CallRecord(order.reports, tuple(work_of(order.task).values()), now, begins, begins + order.seconds)
 
     # -- reports
 
-    async def _reports(self, order: Order, call: Call, answer: Answer | StoreError) -> list[Report]:
+    async def _reports(self, order: Order, call: CallRecord, answer: Answer | StoreError) -> list[Report]:
         if isinstance(answer, Answer) and answer.ended == "answered":
             response = decode_response(answer.response)
             refuse(response, self._means.name)
@@ -209,7 +209,7 @@ class FunctionAttempt:
         self._book.under_way.add([call])
         return [failure_of(order.task, FailureClass.WORKER_LOST, f"its answer was lost: {answer.message}")]
 
-    async def _from_store(self, call: Call, answer: Answer | StoreError) -> bytes | None:
+    async def _from_store(self, call: CallRecord, answer: Answer | StoreError) -> bytes | None:
         if isinstance(answer, Answer) and answer.ended == "accepted":
             return await self._wait_for(call)
         return await self._means.mailbox.look(self._book.store, call.reports)

@@ -10,14 +10,14 @@ from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import MissingError
 from treadle.primitives.stores.store import Store
 
-from .call_records import Call, CallsUnderWay, Names, open_calls, seal_calls
+from .call_records import CallRecord, CallsUnderWay, ObjectNames, open_calls, seal_calls
 
 
 class CallBook:
     """The calls of one segment and one session. Calls recorded at the same time share an object: a thousand slots cost
     one request."""
 
-    def __init__(self, store: Store, names: Names, key: bytes) -> None:
+    def __init__(self, store: Store, names: ObjectNames, key: bytes) -> None:
         self.store, self.key = store, key
         self.under_way = CallsUnderWay()
         self._names = names
@@ -38,8 +38,8 @@ class CallBook:
                 self.under_way.add(await asyncio.to_thread(self._earlier))
                 self._loaded = True
 
-    def _earlier(self) -> list[Call]:
-        found: list[Call] = []
+    def _earlier(self) -> list[CallRecord]:
+        found: list[CallRecord] = []
         for info in self.store.list(self._names.calls):
             try:
                 found += open_calls(info.name, self.store.get(info.name), self.key)
@@ -47,7 +47,7 @@ class CallBook:
                 continue  # the run's files are being removed
         return found
 
-    async def record(self, call: Call) -> None:
+    async def record(self, call: CallRecord) -> None:
         """Return when the call is recorded. Raises StoreError."""
         batch = self._next = self._next or _Batch()
         batch.calls.append(call)
@@ -71,5 +71,5 @@ class _Batch:
     """Calls that share one object."""
 
     def __init__(self) -> None:
-        self.calls: list[Call] = []
+        self.calls: list[CallRecord] = []
         self.written: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -46,7 +46,7 @@ def work_of(task: Task) -> dict[int, Work]:
     return {index: (index, xxhash.xxh3_64_intdigest(program + data)) for index, data in inputs.items()}
 
 
-class Call(Struct, frozen=True, array_like=True):
+class CallRecord(Struct, frozen=True, array_like=True):
     """One call of a function that is about to be made."""
 
     reports: str
@@ -59,7 +59,7 @@ class Call(Struct, frozen=True, array_like=True):
     until: float
     """Seconds since the epoch; after that it cannot be running any more."""
 
-    def lost(self, now: float, waits: float) -> Call:
+    def lost(self, now: float, waits: float) -> CallRecord:
         """The call after its answer was lost at `now`, where calls begin within `waits` seconds.
 
         Its first heartbeat must then arrive within `waits` plus `START_SECONDS`, which is sooner than the provider's
@@ -77,7 +77,7 @@ def usable(seconds: float) -> float:
     return seconds - min(RESERVE, seconds / 4)
 
 
-class Names(Struct, frozen=True):
+class ObjectNames(Struct, frozen=True):
     """Object names for a session's calls of one segment."""
 
     segment: str
@@ -85,8 +85,8 @@ class Names(Struct, frozen=True):
     session: str
 
     @staticmethod
-    def of(run: str, segment: str, session: str) -> Names:
-        return Names(f"runs/{run_folder(run)}/functions/{segment}", session)
+    def of(run: str, segment: str, session: str) -> ObjectNames:
+        return ObjectNames(f"runs/{run_folder(run)}/functions/{segment}", session)
 
     @property
     def calls(self) -> str:
@@ -99,13 +99,13 @@ class Names(Struct, frozen=True):
         return f"{self.segment}/reports/{self.session}-{number // _FOLDER}/{number}"
 
 
-def seal_calls(name: str, calls: list[Call], key: bytes) -> bytes:
+def seal_calls(name: str, calls: list[CallRecord], key: bytes) -> bytes:
     return sealing.seal(key, name, msgspec.msgpack.encode(calls))
 
 
-def open_calls(name: str, sealed: bytes, key: bytes) -> list[Call]:
+def open_calls(name: str, sealed: bytes, key: bytes) -> list[CallRecord]:
     """Raises CorruptError unless the calls were sealed for the object `name`, by this version of treadle."""
-    return decoded(list[Call], name, sealing.unseal(key, name, sealed))
+    return decoded(list[CallRecord], name, sealing.unseal(key, name, sealed))
 
 
 class CallsUnderWay:
@@ -116,16 +116,16 @@ class CallsUnderWay:
     """
 
     def __init__(self) -> None:
-        self._calls: dict[Work, dict[str, Call]] = {}
+        self._calls: dict[Work, dict[str, CallRecord]] = {}
 
-    def add(self, calls: Iterable[Call]) -> None:
+    def add(self, calls: Iterable[CallRecord]) -> None:
         for call in calls:
             for work in call.work:
                 known = self._calls.setdefault(work, {})
                 if call.reports not in known or known[call.reports].made < call.made:
                     known[call.reports] = call
 
-    def taken(self, call: Call, works: Iterable[Work]) -> None:
+    def taken(self, call: CallRecord, works: Iterable[Work]) -> None:
         """Remove the call: its outcomes for these works were reported, or it has none."""
         for work in works:
             calls = self._calls.get(work, {})
@@ -133,7 +133,7 @@ class CallsUnderWay:
             if not calls:
                 self._calls.pop(work, None)
 
-    def at(self, works: Iterable[Work]) -> list[Call]:
+    def at(self, works: Iterable[Work]) -> list[CallRecord]:
         """Calls that may return any of them, the newest first."""
         found = {name: call for work in works for name, call in self._calls.get(work, {}).items()}
         return sorted(found.values(), key=lambda call: -call.made)

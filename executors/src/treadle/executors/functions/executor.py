@@ -16,11 +16,11 @@ from ..program import Report, Task
 from .adaptive_rate import Rate
 from .attempt import CallCounts, FunctionAttempt, Means
 from .call_log import CallBook
-from .call_records import Names, usable
+from .call_records import ObjectNames, usable
 from .in_flight import Underway
 from .invoker import Invoker
 from .memory_sizes import Sizes
-from .rate_limiter import Gate
+from .rate_limiter import RateLimiter
 
 _BOOKS = 1000
 """Segments whose calls are cached; the calls of an evicted segment are read again."""
@@ -40,7 +40,7 @@ class FunctionExecutor:
         if slots < 1:
             raise UsageError(f"the executor {name} needs at least one slot, not {slots}", "Give slots=1 or more.")
         sizes = Sizes(invoker.limits.memory, invoker.limits.reserve)
-        self.means = Means(name, invoker, Gate(rate or Rate()), sizes)
+        self.means = Means(name, invoker, RateLimiter(rate or Rate()), sizes)
         """The shared resources for calling functions, also used for resident functions."""
         self.members: Executor | None = None
         """The same functions as residents (`treadle.executors.resident`); None: no coordinator is available."""
@@ -80,7 +80,7 @@ class FunctionExecutor:
         return await FunctionAttempt(self.means, book, task).run()
 
     def _open_book(self, store: str, run: str, segment: str) -> CallBook:
-        names = Names.of(run, segment, secrets.token_hex(8))
+        names = ObjectNames.of(run, segment, secrets.token_hex(8))
         return CallBook(Store.open(store), names, sealing.run_key(self._deployment_key, run))
 
 

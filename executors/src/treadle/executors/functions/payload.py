@@ -2,7 +2,8 @@
 
 A task is an `Order` with the name of the object for its reports. Data that does not fit into a payload is passed by
 reference. The sealed order is put into the store, and its name and location are sent, sealed; reports are read from
-their object. A call that joins a coordinator is a `Join`; messages to such a member have the form of a payload too.
+their object. A call that joins a coordinator is a `JoinOrder`; messages to such a member have the form of a payload
+too.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Stored(Struct, frozen=True, tag="stored"):
     name: str
 
 
-class Join(Struct, frozen=True, tag="join"):
+class JoinOrder(Struct, frozen=True, tag="join"):
     """Join a coordinator as a member, and run the tasks that it sends to this member (`treadle.executors.resident`)."""
 
     coordinator: str
@@ -82,7 +83,7 @@ class Adopt(Struct, frozen=True, tag="adopt"):
     sets: tuple[Blockset, ...]
 
 
-Content = Order | Stored | Join | Adopt
+Content = Order | Stored | JoinOrder | Adopt
 
 
 class Request(Struct, frozen=True):
@@ -100,7 +101,7 @@ class Response(Struct, frozen=True):
     """Base64; empty: they are in their object only."""
     problem: Literal["", "version", "key", "no key", "key source", "order", "coordinator", "copy"] = ""
     """`order`: it could not be read from the store; `coordinator`: it cannot be reached; `copy`: another execution of
-    this Join is already a member. The field is not sealed: a forged value can only stop the caller."""
+    this JoinOrder is already a member. The field is not sealed: a forged value can only stop the caller."""
     version: str = VERSION
 
     @property
@@ -130,7 +131,7 @@ def encode_content(run: str, content: Content, key: bytes) -> bytes:
     return msgspec.json.encode(Request(run, base64.b64encode(sealed).decode(), VERSION))
 
 
-def decode_content(request: Request, key: bytes) -> Order | Join | Adopt:
+def decode_content(request: Request, key: bytes) -> Order | JoinOrder | Adopt:
     """Decrypt the content of a request with `key`, the key of the run that the request names.
 
     User code knows the key of its own run, so an order of another run is rejected. Raises CorruptError unless a holder

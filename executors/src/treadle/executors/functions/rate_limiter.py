@@ -14,7 +14,7 @@ _SAY_SECONDS = 60.0
 _log = logging.getLogger(__name__)
 
 
-class Gate:
+class RateLimiter:
     """Shared by the slots of one executor."""
 
     def __init__(self, rate: Rate, clock: Callable[[], float] = time.monotonic) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from treadle.primitives.errors import FailureClass
 
 from ..program import Failure, Report
-from ..worker.messages import Done, Run
+from ..worker.messages import RunTask, TaskDone
 from .child_process import Death
 from .exit_classification import TIMED_OUT, failure_at_death
 from .worker_process import Event, WorkerProcess
@@ -23,7 +23,7 @@ _DUMP_POLL = 0.02
 class LocalAttempt:
     """One task in one worker, from sending the task to the end of the attempt."""
 
-    def __init__(self, worker: WorkerProcess, message: Run, report: Callable[[Report], None]) -> None:
+    def __init__(self, worker: WorkerProcess, message: RunTask, report: Callable[[Report], None]) -> None:
         self._worker = worker
         self._message = message
         self._task = message.task
@@ -66,7 +66,7 @@ class LocalAttempt:
             self._over.set_exception(error)
 
     def _take(self, event: Event) -> None:
-        if isinstance(event, Done):
+        if isinstance(event, TaskDone):
             self.clean = not self._starved
             self._over.set_result(None)
         elif isinstance(event, Death):

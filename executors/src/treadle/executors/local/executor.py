@@ -15,7 +15,7 @@ from ..plugin import no_secret
 from ..program import Report, Task
 from ..spill.memory_budget import room_of
 from ..worker.environment import worker_environment
-from ..worker.messages import Run, Setup
+from ..worker.messages import RunTask, Setup
 from .attempt import LocalAttempt
 from .child_process import starting
 from .orphan_guard import Guard
@@ -124,7 +124,7 @@ class LocalSlot:
 
     async def _run(self, task: Task, report: Callable[[Report], None]) -> None:
         secrets = {name: self._secrets(name) for name in task.program.secrets}
-        message = Run(task, self._run_key(task.job.run), task.memory or self._memory, secrets)
+        message = RunTask(task, self._run_key(task.job.run), task.memory or self._memory, secrets)
         worker = await self._worker_for(task.job.bundle)
         attempt = LocalAttempt(worker, message, report)
         try:

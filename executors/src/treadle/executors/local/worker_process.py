@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ..program import Failure, Outcome
-from ..worker.messages import Done, FrameBuffer, FrameEncoder, Ready, Reply, Run, Setup
+from ..worker.messages import FrameBuffer, FrameEncoder, Ready, Reply, RunTask, Setup, TaskDone
 from .child_process import ChildProcess, Death
 from .orphan_guard import Guard
 
@@ -23,7 +23,7 @@ _BATCH_SECONDS = 0.001
 """With many reports still expected, reading pauses this long, so that the next reports are read together."""
 _MANY = 20
 
-Event = Outcome | Failure | Done | Death
+Event = Outcome | Failure | TaskDone | Death
 
 
 def _ignore(event: Event) -> None:
@@ -66,7 +66,7 @@ class WorkerProcess:
         """Id of the task that it is running; empty: none."""
         return "" if self.child.death.done() else self._task
 
-    def give(self, message: Run) -> None:
+    def give(self, message: RunTask) -> None:
         """Make the worker run a task."""
         self._task, self.ahead = message.task.id, len(message.task.partitions)
         self.send(message)
@@ -119,7 +119,7 @@ class WorkerProcess:
         for body in self._frames.feed(data):
             reply: Reply = self._decoder.decode(body)
             self.ahead -= 1
-            if isinstance(reply, Done):
+            if isinstance(reply, TaskDone):
                 self._task = ""
             if not isinstance(reply, Ready):
                 self.listener(reply)

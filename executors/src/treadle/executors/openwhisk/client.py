@@ -42,7 +42,7 @@ class Reply(NamedTuple):
     """Names in lower case."""
 
 
-class Client:
+class OpenWhiskClient:
     """Requests in one namespace. A reusable async context manager."""
 
     def __init__(

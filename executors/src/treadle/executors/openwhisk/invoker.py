@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from treadle.primitives.errors import StoreError, UsageError
 
 from ..functions.invoker import MEGABYTE, Answer, Limits
-from .client import Client
+from .client import OpenWhiskClient
 from .entry import RESERVED_MEMORY
 from .responses import Activation, Pending, answer_of, pause, read_record, read_reply
 
@@ -32,7 +32,12 @@ class OpenWhiskInvoker:
     ignored."""
 
     def __init__(
-        self, client: Client, action: str = "treadle", sizes: Sequence[int] = SIZES, *, seconds: float = SECONDS
+        self,
+        client: OpenWhiskClient,
+        action: str = "treadle",
+        sizes: Sequence[int] = SIZES,
+        *,
+        seconds: float = SECONDS,
     ) -> None:
         """`sizes`: megabytes of the deployed actions; `seconds`: the time limit set at deployment."""
         if not sizes:

@@ -26,7 +26,7 @@ _SHOWN = 300
 """Maximum characters of an external text that an error quotes."""
 
 
-class Response(Struct):
+class HttpResponse(Struct):
     statusCode: int = -1
     status: str = ""
     result: Raw = field(default_factory=lambda: Raw(b"{}"))
@@ -47,7 +47,7 @@ class Activation(Struct):
     """The fields of an activation record that treadle reads."""
 
     activationId: str
-    response: Response
+    response: HttpResponse
     logs: list[str] = []
     annotations: list[Annotation] = []
     duration: int = 0

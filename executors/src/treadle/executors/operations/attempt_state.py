@@ -31,14 +31,14 @@ from ..program import (
     MapRecords,
     Partition,
     Program,
-    Secret,
+    SecretRef,
     StageCount,
     Value,
 )
 from ..redaction import Redactor
 from ..spill.folding import key_of_failure
-from ..spill.memory_budget import Room
-from .record_locations import Places
+from ..spill.memory_budget import MemoryBudget
+from .record_locations import RecordLocations
 
 T = TypeVar("T")
 
@@ -93,8 +93,8 @@ class Attempt:
         self.error: StageFailed | InputFailed | None = None
         """The first failure. It counts even if a later user function swallowed it."""
         self.bytes_in = 0
-        self.room = Room(services.room, lambda error: self._first(InputFailed(error)))
-        self.places = Places(services.program, partition, self._positions_set_aside)
+        self.room = MemoryBudget(services.room, lambda error: self._first(InputFailed(error)))
+        self.places = RecordLocations(services.program, partition, self._positions_set_aside)
         self._contexts: dict[str, Context] = {}
         self._lazy: list[Iterator[Any]] = []
 
@@ -120,7 +120,7 @@ class Attempt:
                 value = self.read(slice, shared=True)
                 (value,) = sealed(value) if slice.kind == "objects" else value
                 return value
-            case Secret(name):
+            case SecretRef(name):
                 return self.services.secrets[name]
 
     def function(self, reference: str) -> Callable[..., Any]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ..spill.grouping import Group, Grouper, sorted_groups
-from ..spill.memory_budget import Extent, Room, SpillFile
+from ..spill.memory_budget import Extent, MemoryBudget, SpillFile
 from ..spill.size_estimate import memory_of
 from ..spill.sorting import Sorter
 from .record_flow import Flow, objects
@@ -15,7 +15,9 @@ Columns = Iterable[tuple[Sequence[Any], Sequence[Any]]]
 """(canonical keys, values) of an input, in pieces."""
 
 
-def spilled_joint_groups(inputs: Sequence[Columns], room: Room, *, by_key: bool) -> Iterator[tuple[Any, list[Flow]]]:
+def spilled_joint_groups(
+    inputs: Sequence[Columns], room: MemoryBudget, *, by_key: bool
+) -> Iterator[tuple[Any, list[Flow]]]:
     """(first key, its values in each input), in key order or in the order of first occurrence."""
     groups = _by_key(inputs, room) if by_key else _by_occurrence(inputs, room)
     for key, pieces in groups:
@@ -25,14 +27,14 @@ def spilled_joint_groups(inputs: Sequence[Columns], room: Room, *, by_key: bool)
             file.close()
 
 
-def _by_key(inputs: Sequence[Columns], room: Room) -> Iterator[Group]:
+def _by_key(inputs: Sequence[Columns], room: MemoryBudget) -> Iterator[Group]:
     sorter = Sorter("objects", room)
     for keys, records in _numbered(inputs):
         sorter.add(list(keys), records)
     return sorted_groups(sorter.blocks())
 
 
-def _by_occurrence(inputs: Sequence[Columns], room: Room) -> Iterator[Group]:
+def _by_occurrence(inputs: Sequence[Columns], room: MemoryBudget) -> Iterator[Group]:
     grouper = Grouper(room)
     for keys, records in _numbered(inputs):
         grouper.add(keys, records)
@@ -45,7 +47,9 @@ def _numbered(inputs: Sequence[Columns]) -> Iterator[tuple[Sequence[Any], list[t
             yield keys, [(number, value) for value in values]
 
 
-def _apart(pieces: Iterator[Sequence[tuple[int, Any]]], count: int, room: Room) -> tuple[list[Flow], SpillFile | None]:
+def _apart(
+    pieces: Iterator[Sequence[tuple[int, Any]]], count: int, room: MemoryBudget
+) -> tuple[list[Flow], SpillFile | None]:
     """A key's values by input, and the file that holds them if they do not fit: inputs are read in any order."""
     held: list[list[Any]] = [[] for _ in range(count)]
     file: SpillFile | None = None

@@ -164,7 +164,7 @@ def next_size(batch: list[Any], size: int) -> int:
     return min(2 * size, _BATCH_RECORDS)
 
 
-class Values(Iterator[Any]):
+class RecordIterator(Iterator[Any]):
     """An iterator of records that can also return the remaining records as source partitions."""
 
     def __init__(self, flow: Flow) -> None:

@@ -41,7 +41,7 @@ class Cursor:
         return start + size - length_hint(rest) - 1
 
 
-class Places:
+class RecordLocations:
     """The places of the records in the inputs of an attempt's stages."""
 
     def __init__(self, program: Program, partition: Partition, set_aside: Callable[[str], Collection[int]]) -> None:

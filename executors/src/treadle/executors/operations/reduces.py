@@ -20,7 +20,7 @@ from .attempt_state import Attempt, Metrics
 from .cogroup import spilled_joint_groups
 from .grouping import group, joint_groups, plain
 from .keys import keys_of, seconds
-from .record_flow import Flow, Values, batched, objects, records, whole, within
+from .record_flow import Flow, RecordIterator, batched, objects, records, whole, within
 
 Binary = Callable[[Any, Any], Any]
 Columns = Iterator[tuple[Sequence[Any], Sequence[Any]]]
@@ -69,8 +69,10 @@ def _per_partition(op: Reduce, flow: Flow, take: Metrics, attempt: Attempt) -> F
         raise attempt.fail(op.stage, None, error) from error
 
 
-def _values(op: Reduce, flow: Flow) -> Values | dict[str, Values]:
-    return JointValues(zip(op.names, map(Values, flow.inputs), strict=True)) if op.names else Values(flow)
+def _values(op: Reduce, flow: Flow) -> RecordIterator | dict[str, RecordIterator]:
+    return (
+        JointValues(zip(op.names, map(RecordIterator, flow.inputs), strict=True)) if op.names else RecordIterator(flow)
+    )
 
 
 def fold_tree(values: Iterable[Any], combine: Binary, fan_in: int) -> Any:
@@ -193,15 +195,15 @@ def _used(op: Reduce, uses: Call, flow: Flow, take: Metrics, attempt: Attempt) -
         yield key, result
 
 
-def _groups(op: Reduce, flow: Flow, attempt: Attempt) -> Iterator[tuple[Any, Values]]:
+def _groups(op: Reduce, flow: Flow, attempt: Attempt) -> Iterator[tuple[Any, RecordIterator]]:
     value, parts = within(flow, attempt.room.size)
     if parts is None:
         for key, values in group(*_keys_and_values(op, flow.kind, value, attempt)):
-            yield key, Values(objects(values))
+            yield key, RecordIterator(objects(values))
         return
     columns = _columns(op, flow.kind, parts, attempt)
     for key, pieces in sorted_groups(columns) if op.sorted else _grouped(columns, attempt):
-        yield key, Values(Flow("objects", attempt.guarded(pieces)))
+        yield key, RecordIterator(Flow("objects", attempt.guarded(pieces)))
 
 
 def _grouped(columns: Columns, attempt: Attempt) -> Iterator[Group]:
@@ -211,7 +213,7 @@ def _grouped(columns: Columns, attempt: Attempt) -> Iterator[Group]:
     return grouper.groups()
 
 
-def _joint_groups(op: Reduce, flow: Flow, attempt: Attempt) -> Iterator[tuple[Any, dict[str, Values]]]:
+def _joint_groups(op: Reduce, flow: Flow, attempt: Attempt) -> Iterator[tuple[Any, dict[str, RecordIterator]]]:
     """The values of each key, separated by input."""
     size = attempt.room.size // max(1, len(flow.inputs))
     found = [(one.kind, *within(one, size)) for one in flow.inputs]
@@ -225,4 +227,4 @@ def _joint_groups(op: Reduce, flow: Flow, attempt: Attempt) -> Iterator[tuple[An
         columns = [_columns(op, kind, parts, attempt) for kind, parts in pieces]
         together = spilled_joint_groups(columns, attempt.room, by_key=op.sorted)
     for key, flows in together:
-        yield key, JointValues(zip(op.names, map(Values, flows), strict=True))
+        yield key, JointValues(zip(op.names, map(RecordIterator, flows), strict=True))

@@ -38,7 +38,7 @@ _INSTALLERS = {
 """Files of `*.dist-info` that describe one installation and are wrong after files were omitted."""
 
 
-class Limits(NamedTuple):
+class PackageLimits(NamedTuple):
     """The limits of a provider, in bytes; 0: no limit."""
 
     provider: str
@@ -46,9 +46,9 @@ class Limits(NamedTuple):
     unzipped: int = 0
 
 
-LAMBDA = Limits("AWS Lambda", 50 << 20, 250 << 20)
+LAMBDA = PackageLimits("AWS Lambda", 50 << 20, 250 << 20)
 """docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html: 50 MB zipped for direct upload, 250 MB unzipped."""
-OPENWHISK = Limits("Apache OpenWhisk", (48 << 20) // 4 * 3)
+OPENWHISK = PackageLimits("Apache OpenWhisk", (48 << 20) // 4 * 3)
 """reference.md of apache/openwhisk: 48 MB of code. The limit applies to the Base64 text (`CodeExec.size` in
 Exec.scala), so the zip itself may have three quarters of it."""
 
@@ -80,7 +80,7 @@ class Package(NamedTuple):
             totals[top] = totals.get(top, 0) + size
         return sorted(totals.items(), key=lambda entry: -entry[1])
 
-    def check(self, limits: Limits) -> None:
+    def check(self, limits: PackageLimits) -> None:
         """Raises UsageError, which names the largest parts, for a package that exceeds the provider's limits."""
         for what, has, may in (("zipped", len(self.data), limits.zipped), ("unzipped", self.unzipped, limits.unzipped)):
             if may and has > may:

@@ -17,7 +17,7 @@ from treadle.primitives.errors import TreadleError
 from treadle.primitives.hole_punching import ANY
 from treadle.primitives.wire import Connection, WireError, connect
 
-from .machine import Begin, Dial, Instruction, Leave, MemberMachine, Say, Stop
+from .machine import Begin, EndMember, Instruction, KillTask, MemberMachine, Redial, Say
 
 if TYPE_CHECKING:
     from treadle.primitives.peers.gateway import Gateway
@@ -31,11 +31,11 @@ _Unsent = SimpleQueue[FromMember | None]
 """None: no further messages."""
 
 
-class Uplink:
+class ResidentCoordinatorClient:
     """For one use: `dial`, `attend`, `keep_time`, `close`."""
 
     _machine: MemberMachine
-    _work: Callable[[Begin | Stop], None]
+    _work: Callable[[Begin | KillTask], None]
     _gateway: Gateway | None
 
     def __init__(self, address: str, run: str, key: bytes) -> None:
@@ -78,7 +78,7 @@ class Uplink:
                 return
 
     def attend(
-        self, machine: MemberMachine, work: Callable[[Begin | Stop], None], gateway: Gateway | None = None
+        self, machine: MemberMachine, work: Callable[[Begin | KillTask], None], gateway: Gateway | None = None
     ) -> None:
         """Read from the new connection, and perform the machine's instructions.
 
@@ -109,9 +109,9 @@ class Uplink:
             match one:
                 case Say(message):
                     self.say(message)
-                case Dial():
+                case Redial():
                     self._dialling = spawn(self._dial_again(), name="dial")
-                case Leave(why):
+                case EndMember(why):
                     if not self._over.done():
                         self._over.set_result(why)
                 case _:

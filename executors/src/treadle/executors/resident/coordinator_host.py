@@ -39,7 +39,7 @@ class Meeting(Struct, frozen=True):
     store."""
 
 
-class Gone(Exception):
+class MemberGone(Exception):
     """The member will not finish the task: it left, gave the task up, or was lost."""
 
     def __init__(self, begun: bool) -> None:
@@ -114,11 +114,11 @@ class Hub:
             await server.stop()
         for asked in self._asked.values():
             if not asked.done():
-                asked.set_exception(Gone(begun=True))
+                asked.set_exception(MemberGone(begun=True))
 
     async def ask(self, member: str, body: bytes) -> bytes:
-        """Offer a request to a member, which receives it once it is connected. Raises Gone. Cancelling stops the work
-        on it."""
+        """Offer a request to a member, which receives it once it is connected. Raises MemberGone. Cancelling stops the
+        work on it."""
         assert self._server is not None
         task = f"task-{next(self._numbers)}"
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -153,4 +153,4 @@ class Hub:
 
     def _returned(self, _: str, returned: Returned) -> None:
         with contextlib.suppress(KeyError, asyncio.InvalidStateError):
-            self._asked[returned.task].set_exception(Gone(returned.lost))
+            self._asked[returned.task].set_exception(MemberGone(returned.lost))

@@ -13,7 +13,7 @@ from treadle.primitives.peers.gateway import Gateway, Membership
 from treadle.primitives.stores.shared_memory import HostFolder
 from treadle.primitives.stores.store import Store
 
-from .coordinator_client import Uplink
+from .coordinator_client import ResidentCoordinatorClient
 from .machine import MemberMachine
 
 _FOREVER = 1e9
@@ -34,7 +34,7 @@ class Visitor:
         """`address`: of this driver's coordinator; `has`: whether the coordinator has a given member; `folder` stays
         empty."""
         self.name = f"driver-{secrets.token_hex(6)}"
-        self._uplink = Uplink(address, session, key)
+        self._uplink = ResidentCoordinatorClient(address, session, key)
         host = HostFolder(folder)
         self._gateway = Gateway(host, key_of, Membership(self.name, session, key, self._uplink.say_threadsafe))
         self._server = PeerServer(host, key_of, forward=self._gateway.forward)

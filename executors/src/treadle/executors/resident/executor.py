@@ -14,7 +14,7 @@ from treadle.primitives.errors import UsageError
 from ..functions.attempt import CallCounts, Means
 from ..interface import Capabilities
 from .coordinator_host import Hub, Meeting
-from .lifetime import Span, leavers
+from .lifetime import CallWindow, leavers
 from .slot import MemberSlot
 
 
@@ -31,7 +31,7 @@ class MemberExecutor:
         if slots < 1:
             raise UsageError(f"the members of {means.name} need at least one slot", "Give slots=1 or more.")
         key = sealing.load_or_create_key(key_file)
-        span = Span.of(means.invoker.limits.seconds)
+        span = CallWindow.of(means.invoker.limits.seconds)
         self._means = means
         self._hub = Hub(meeting, key, Path(key_file).absolute().parent / "tls")
         self.capabilities = Capabilities(

@@ -16,12 +16,12 @@ from treadle.primitives.peers.gateway import Membership
 from treadle.primitives.stores.store import Store
 
 from ..functions.call_records import usable
-from ..functions.payload import Adopt, Join, Order, Request, Response, respond
+from ..functions.payload import Adopt, JoinOrder, Order, Request, Response, respond
 from ..program import Report, Task
 from .block_server import Shelf
-from .coordinator_client import Uplink
-from .lifetime import Span, not_their_fault
-from .machine import COPY, Begin, MemberMachine, Stop
+from .coordinator_client import ResidentCoordinatorClient
+from .lifetime import CallWindow, not_their_fault
+from .machine import COPY, Begin, KillTask, MemberMachine
 
 _FIRST_DIAL = 10.0
 """Seconds for the first connection to the coordinator."""
@@ -31,7 +31,7 @@ _request = msgspec.json.Decoder(Request)
 class Sandbox(Protocol):
     """The function's process, as the member in it uses it."""
 
-    def open(self, request: Request) -> Order | Join | Adopt | Response:
+    def open(self, request: Request) -> Order | JoinOrder | Adopt | Response:
         """The decrypted content of a call, or a Response with the reason for rejecting it."""
 
     def run_key(self, run: str) -> bytes:
@@ -47,7 +47,7 @@ class Sandbox(Protocol):
         """The reports of all partitions of a task."""
 
 
-async def take_part(sandbox: Sandbox, session: str, join: Join, seconds: float, memory: int) -> Response:
+async def take_part(sandbox: Sandbox, session: str, join: JoinOrder, seconds: float, memory: int) -> Response:
     """Run as a member until dismissed, or until the call's time is over; the provider ends the call after `seconds`.
 
     `session`: the coordinator's run, whose key authenticates both sides.
@@ -62,12 +62,12 @@ async def take_part(sandbox: Sandbox, session: str, join: Join, seconds: float, 
 class _Member:
     """For one use."""
 
-    def __init__(self, sandbox: Sandbox, session: str, join: Join, seconds: float, memory: int) -> None:
+    def __init__(self, sandbox: Sandbox, session: str, join: JoinOrder, seconds: float, memory: int) -> None:
         self._sandbox, self._session, self._join, self._memory = sandbox, session, join, memory
         self._began = time.monotonic()
         self._ends = self._began + seconds
         self._works_until = self._began + min(join.work, seconds)
-        self._uplink = Uplink(join.coordinator, session, sandbox.run_key(session))
+        self._uplink = ResidentCoordinatorClient(join.coordinator, session, sandbox.run_key(session))
         self._shelf: Shelf | None = None
         self._machine: MemberMachine
         self._under_way: asyncio.Task[None] | None = None
@@ -110,11 +110,11 @@ class _Member:
         )
         self._uplink.attend(self._machine, self._act, self._shelf.gateway if self._shelf is not None else None)
 
-    def _act(self, instruction: Begin | Stop) -> None:
+    def _act(self, instruction: Begin | KillTask) -> None:
         match instruction:
             case Begin(task, body):
                 self._under_way = spawn(self._do(task, body), name=f"task {task}")
-            case Stop():
+            case KillTask():
                 if self._under_way is not None:
                     self._under_way.cancel()
 
@@ -157,7 +157,7 @@ class _Member:
         began = time.monotonic()
         deadline = min(self._works_until, began + order.seconds)
         reports = await self._sandbox.work(task, deadline, self._memory)
-        span = Span(self._works_until - self._began, self._ends - self._began)
+        span = CallWindow(self._works_until - self._began, self._ends - self._began)
         reports = not_their_fault(reports, began - self._began, time.monotonic() - self._began, span)
         try:
             return await asyncio.to_thread(respond, order, reports, key)

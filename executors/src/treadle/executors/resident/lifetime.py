@@ -29,7 +29,7 @@ LONE = 10.0
 OVER = "its member's time was over"
 
 
-class Span(NamedTuple):
+class CallWindow(NamedTuple):
     """The time limits of one long call, in seconds from its start."""
 
     work: float
@@ -38,18 +38,18 @@ class Span(NamedTuple):
     """Until then it serves blocks."""
 
     @staticmethod
-    def of(seconds: float) -> Span:
+    def of(seconds: float) -> CallWindow:
         """The limits of a call that the provider ends after `seconds`."""
         total = usable(seconds)
-        return Span(total - min(HANDOVER, total * HANDOVER_SHARE), total)
+        return CallWindow(total - min(HANDOVER, total * HANDOVER_SHARE), total)
 
 
-def needs(task: Task, span: Span) -> float:
+def needs(task: Task, span: CallWindow) -> float:
     """Seconds a member should have left to begin the task. Work it does not finish must be called again."""
     return min(task.timeout or span.work * _SHARE, span.work)
 
 
-class Standing(NamedTuple):
+class SlotMember(NamedTuple):
     """The state of a slot's member."""
 
     born: float
@@ -61,7 +61,7 @@ class Standing(NamedTuple):
 
 
 def choose(
-    member: Standing | None, span: Span, size: int, seconds: float, now: float
+    member: SlotMember | None, span: CallWindow, size: int, seconds: float, now: float
 ) -> Literal["call", "use", "replace"]:
     """Decide for a task that needs a function of `size` bytes, and `seconds`."""
     if member is None:
@@ -71,7 +71,7 @@ def choose(
 
 
 def rest(
-    member: Standing, span: Span, used: float, idle: float, holds: bool, now: float
+    member: SlotMember, span: CallWindow, used: float, idle: float, holds: bool, now: float
 ) -> tuple[Literal["keep", "dismiss", "replace"], float]:
     """Decide about an idle member, and when to decide the next time. `used`: end of its last task; `idle`: seconds it
     is kept after that; `holds`: it has blocks that other members may need."""
@@ -113,7 +113,7 @@ def leavers(resting: Sequence[Resting], working: int, wanted: int, now: float) -
     return found
 
 
-def not_their_fault(reports: list[Report], began: float, ended: float, span: Span) -> list[Report]:
+def not_their_fault(reports: list[Report], began: float, ended: float, span: CallWindow) -> list[Report]:
     """Convert a timeout at the end of a member to a lost worker, if the member had run other tasks before.
 
     `began` and `ended`: of the task, in seconds of the member's life.

@@ -14,9 +14,9 @@ from ..functions.attempt import Means
 from ..functions.call_records import START_SECONDS
 from ..functions.failure_classification import refuse
 from ..functions.invoker import Answer, NotRun, Throttled
-from ..functions.payload import Join, Response, decode_response, encode_content
-from .coordinator_host import Gone, Hub
-from .lifetime import Holdings, Span, Standing
+from ..functions.payload import JoinOrder, Response, decode_response, encode_content
+from .coordinator_host import Hub, MemberGone
+from .lifetime import CallWindow, Holdings, SlotMember
 
 _POLL = 0.1
 """Seconds between checks for a member that is dismissed before it has connected."""
@@ -30,20 +30,20 @@ _LAST_WORDS = 3.0
 class MemberCall:
     """One member, from the decision to call it to the end of its call."""
 
-    def __init__(self, means: Means, hub: Hub, span: Span, size: int) -> None:
+    def __init__(self, means: Means, hub: Hub, span: CallWindow, size: int) -> None:
         """`size`: bytes of the function."""
         self._means, self._hub, self._span = means, hub, span
         self.name = f"member-{secrets.token_hex(6)}"
         self.holds = Holdings()
         self.used = time.monotonic()
         """The end of its last task."""
-        self._standing = Standing(self.used, size, fresh=True)
+        self._standing = SlotMember(self.used, size, fresh=True)
         self._lost = float("inf")
         """When the answer of its call was lost."""
         self._call = spawn(self._made(), name=self.name)
 
     @property
-    def standing(self) -> Standing | None:
+    def standing(self) -> SlotMember | None:
         """None: the member is gone."""
         gone = self._call.done() and (self._call.cancelled() or self._call.exception() or self._answer() is not None)
         late = time.monotonic() > self._comes_until
@@ -51,7 +51,8 @@ class MemberCall:
         return None if gone or lost else self._standing
 
     async def ask(self, body: bytes) -> Response:
-        """Send a request to the member. Raises Gone; UsageError when functions and driver do not match; NotRun."""
+        """Send a request to the member. Raises MemberGone; UsageError when functions and driver do not match;
+        NotRun."""
         asking = spawn(self._hub.ask(self.name, body), name=f"task of {self.name}")
         ending = spawn(self._ended(), name=f"end of {self.name}")
         try:
@@ -60,7 +61,7 @@ class MemberCall:
                 ending.result()  # raises the error that prevented the call
                 await asyncio.wait({asking}, timeout=_LAST_WORDS)
             if not asking.done():
-                raise Gone(begun=True)
+                raise MemberGone(begun=True)
             self._standing = self._standing._replace(fresh=False)
             return decode_response(await asking)
         finally:
@@ -143,7 +144,7 @@ class MemberCall:
         span, hub = self._span, self._hub
         meeting, idle = hub.meeting, hub.meeting.idle + _SPARE
         about = (hub.address, self.name, span.total, span.work)
-        join = Join(*about, meeting.direct, idle, hub.identity(), inbound=meeting.inbound)
+        join = JoinOrder(*about, meeting.direct, idle, hub.identity(), inbound=meeting.inbound)
         return encode_content(hub.session, join, hub.key)
 
     async def _ended(self) -> None:

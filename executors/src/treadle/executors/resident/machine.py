@@ -58,21 +58,21 @@ class Begin(NamedTuple):
     body: bytes
 
 
-class Stop(NamedTuple):
+class KillTask(NamedTuple):
     """Kill the running task; its result is not needed."""
 
 
-class Dial(NamedTuple):
+class Redial(NamedTuple):
     """Close the connection, if there is one, and make another."""
 
 
-class Leave(NamedTuple):
+class EndMember(NamedTuple):
     """The member ends."""
 
     why: str
 
 
-Instruction = Say | Begin | Stop | Dial | Leave
+Instruction = Say | Begin | KillTask | Redial | EndMember
 
 
 class _Work(NamedTuple):
@@ -117,7 +117,7 @@ class MemberMachine:
         if self.over or not self._connected:
             return []
         self._connected, self._away_since = False, now
-        return [Dial()]
+        return [Redial()]
 
     def heard(self, message: ToMember, now: float) -> list[Instruction]:
         self._heard = now
@@ -128,7 +128,7 @@ class MemberMachine:
                 return self._offered(_Work(task, epoch), body, now)
             case Withdrawn(task, epoch) if self._under_way == _Work(task, epoch):
                 self._under_way, self._idle_since = None, now
-                return [Stop(), *self._ask(now)]
+                return [KillTask(), *self._ask(now)]
             case Accepted(task, _) | Withdrawn(task, _) if self._tells(task):
                 self._result, self._idle_since = None, now
                 return self._ask(now)
@@ -196,6 +196,6 @@ class MemberMachine:
 
     def _leave(self, why: str) -> list[Instruction]:
         self.over = True
-        stop: list[Instruction] = [Stop()] if self._under_way is not None else []
+        stop: list[Instruction] = [KillTask()] if self._under_way is not None else []
         self._under_way = None
-        return [*stop, Say(Bye()), Leave(why)]
+        return [*stop, Say(Bye()), EndMember(why)]

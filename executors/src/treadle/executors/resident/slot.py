@@ -13,13 +13,13 @@ from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import CorruptError, FailureClass, MissingError, StoreError, TreadleError
 
 from ..functions.attempt import Means
-from ..functions.call_records import START_SECONDS, Names
+from ..functions.call_records import START_SECONDS, ObjectNames
 from ..functions.failure_classification import failure_at_end, failure_of, refuse
 from ..functions.in_flight import Underway
 from ..functions.payload import Adopt, Order, Response, encode_content, encode_request, take_reports
 from ..program import Failure, Report, Task
-from .coordinator_host import Gone, Hub
-from .lifetime import HANDOVER, OVER, Holdings, Resting, Span, choose, needs, rest
+from .coordinator_host import Hub, MemberGone
+from .lifetime import HANDOVER, OVER, CallWindow, Holdings, Resting, choose, needs, rest
 from .long_call import MemberCall
 
 _MESSAGE = 512 << 10
@@ -35,7 +35,7 @@ _POLL = 0.2
 class MemberSlot:
     """See `Slot`."""
 
-    def __init__(self, name: str, means: Means, hub: Hub, span: Span, key: bytes) -> None:
+    def __init__(self, name: str, means: Means, hub: Hub, span: CallWindow, key: bytes) -> None:
         """`key`: the deployment key."""
         self.name = name
         self._means, self._hub, self._span, self._key = means, hub, span, key
@@ -102,7 +102,7 @@ class MemberSlot:
             if member is None or member.standing is None:
                 return False
             used = member.used
-            with contextlib.suppress(TimeoutError, TreadleError, Gone):
+            with contextlib.suppress(TimeoutError, TreadleError, MemberGone):
                 async with asyncio.timeout(HANDOVER):
                     await member.ask(encode_content(self._hub.session, Adopt(holds.sets()), self._hub.key))
                 member.holds.add(holds)
@@ -126,14 +126,14 @@ class MemberSlot:
 
     async def _done(self, task: Task) -> list[Report]:
         key = sealing.run_key(self._key, task.job.run)
-        folder = Names.of(task.job.run, task.program.segment, self.name).segment
+        folder = ObjectNames.of(task.job.run, task.program.segment, self.name).segment
         order = Order(task, f"{folder}/members/{secrets.token_hex(12)}", self._seconds(task), _MESSAGE)
         body = await asyncio.to_thread(encode_request, order, key, _MESSAGE)
         for _ in range(_TRIES):
             member = await self._ready(task)
             try:
                 response = await member.ask(body)
-            except Gone as gone:
+            except MemberGone as gone:
                 failure = await self._loss(task, member) if gone.begun else None
                 self._dismiss(member)
                 if failure is not None:
@@ -189,7 +189,7 @@ class MemberSlot:
         new = self._member = self._called(size)
         if old.holds:
             body = encode_content(self._hub.session, Adopt(old.holds.sets()), self._hub.key)
-            with contextlib.suppress(Gone, TimeoutError, StoreError):
+            with contextlib.suppress(MemberGone, TimeoutError, StoreError):
                 async with asyncio.timeout(self._span.total - self._span.work):
                     await new.ask(body)
                     new.holds = old.holds

@@ -24,7 +24,7 @@ _AT_ONCE = 32
 _Entry = tuple[Any, int, Literal["shared", "list"]]
 
 
-class Cache:
+class InputCache:
     """A least-recently-used cache of decoded slices, limited to `limit` encoded bytes.
 
     Only immutable values are kept. A block that holds one list of frozen records (a broadcast list) is kept too: every

@@ -58,9 +58,9 @@ from ..program import (
     Task,
 )
 from ..redaction import Redactor
-from ..spill.memory_budget import Room, room_of
+from ..spill.memory_budget import MemoryBudget, room_of
 from ..spill.part_spill import SpilledBytes
-from .input_cache import Cache, read_input
+from .input_cache import InputCache, read_input
 from .process_setup import Meter, give_back_memory
 from .sink import Made, make
 
@@ -92,7 +92,7 @@ class Runtime:
         memory; 0: no limit.
         """
         self._host = HostFolder(host_root) if host_root else None
-        self._cache = Cache(cache_bytes)
+        self._cache = InputCache(cache_bytes)
         self._room = room
         self._secrets = secrets
         self._meter = Meter()
@@ -307,7 +307,7 @@ def _block_name(attempt: Attempt) -> str:
     return f"{attempt.services.program.segment}/{attempt.partition.index}.{attempt.partition.attempt}"
 
 
-def _write_part(output: PartOutput, index: int, made: Made, room: Room) -> PartRef:
+def _write_part(output: PartOutput, index: int, made: Made, room: MemoryBudget) -> PartRef:
     kind, rows, options = made.whole_kind, made.whole_rows, output.options
     if made.spilled:
         buffers: Iterable[Buffer] = SpilledBytes(room, formats.encode_pieces(kind, made.whole, rows, options))

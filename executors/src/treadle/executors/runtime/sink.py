@@ -17,7 +17,7 @@ from ..operations.attempt_state import Attempt
 from ..operations.keys import keyed
 from ..operations.record_flow import EXPANSION, Flow, whole, within
 from ..program import Cut, Merge, Scatter, Tail
-from ..spill.memory_budget import Room
+from ..spill.memory_budget import MemoryBudget
 from ..spill.part_spill import Parts, SpilledPart, write_each
 from ..spill.size_estimate import memory_of
 from .combiner import combined
@@ -55,7 +55,7 @@ def make(tail: Tail, flow: Flow, attempt: Attempt, *, want_whole: bool) -> Made:
     return Made(kind, parts, False, rows_of(tail, kind, parts), flow.kind, (value,), codec.rows(flow.kind, value))
 
 
-def _merged_within(flow: Flow, room: Room) -> tuple[Any, Iterator[Any] | None]:
+def _merged_within(flow: Flow, room: MemoryBudget) -> tuple[Any, Iterator[Any] | None]:
     """Like `within`, for bundles: counts their content, which is still encoded."""
     bundles: list[Bundle] = whole(flow)
     size = sum(len(memoryview(data)) * EXPANSION[kind] for kind, _, data in bundles)
@@ -141,7 +141,7 @@ def _counted(kind: Kind, parts: list[SpilledPart]) -> tuple[Kind, list[SpilledPa
     return kind, parts, sum(part.rows for part in parts)
 
 
-def _merge(bundles: Sequence[Bundle], room: Room) -> tuple[Kind, list[SpilledPart], int]:
+def _merge(bundles: Sequence[Bundle], room: MemoryBudget) -> tuple[Kind, list[SpilledPart], int]:
     """See shuffle_index.merge."""
     kind = kind_of(bundles)
     parts = Parts(kind, len(bundles[0][1]), room)

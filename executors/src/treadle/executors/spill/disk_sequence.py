@@ -6,13 +6,13 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Any, overload
 
-from .memory_budget import Extent, Room
+from .memory_budget import Extent, MemoryBudget
 
 
 class SpilledSequence(Sequence[Any]):
     """The items of several lists. Access to neighbouring items one after the other is fast."""
 
-    def __init__(self, room: Room, pieces: Iterable[list[Any]]) -> None:
+    def __init__(self, room: MemoryBudget, pieces: Iterable[list[Any]]) -> None:
         """Raises DataError for items that cannot be pickled."""
         self._file = room.file()
         self._extents: list[Extent] = []

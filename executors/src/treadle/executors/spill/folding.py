@@ -18,7 +18,7 @@ from treadle.primitives.shuffling.folds import NOTHING
 from treadle.primitives.shuffling.keys import SELF_IDENTICAL, Key, identities
 
 from .grouping import Group, Grouper
-from .memory_budget import Room
+from .memory_budget import MemoryBudget
 from .size_estimate import memory_of
 
 _ENTRY = 100
@@ -35,7 +35,7 @@ class Folder:
     """Takes records in order; returns (first of its equal keys, left fold of its values) in order of first
     occurrence."""
 
-    def __init__(self, combine: Binary, room: Room) -> None:
+    def __init__(self, combine: Binary, room: MemoryBudget) -> None:
         self._combine = combine
         self._room = room
         self._folded: dict[Hashable, Any] = {}

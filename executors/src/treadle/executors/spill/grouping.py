@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from treadle.primitives.shuffling.hashing import hash_sequence
 from treadle.primitives.shuffling.keys import Key, identities
 
-from .memory_budget import Extent, Room, SpillFile
+from .memory_budget import Extent, MemoryBudget, SpillFile
 from .size_estimate import memory_of
 from .sorting import Block, Sorter
 
@@ -42,7 +42,7 @@ value thus need no list each."""
 class Grouper:
     """Takes records in order, returns their groups."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: MemoryBudget) -> None:
         self._room = room
         self._next = 0
         self._all = _Level(room, 0, _DIGIT)
@@ -172,7 +172,7 @@ class _Bucket:
 class _Level:
     """Groups in memory while they fit, then in buckets by one digit of the hash."""
 
-    def __init__(self, room: Room, used: int, bits: int) -> None:
+    def __init__(self, room: MemoryBudget, used: int, bits: int) -> None:
         """The digit has `bits` bits, after the first `used` ones."""
         self._room = room
         self._used = used + bits
@@ -274,7 +274,7 @@ def _together(buckets: Iterable[_Bucket], size: int) -> Iterator[list[_Bucket]]:
         yield some
 
 
-def _most(room: Room, held: _Held) -> int:
+def _most(room: MemoryBudget, held: _Held) -> int:
     """Number of values to read at once later."""
     return max(1, held.count * room.chunk // max(held.size, 1))
 

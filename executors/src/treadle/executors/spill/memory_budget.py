@@ -41,7 +41,7 @@ class Extent(NamedTuple):
 class SpillFile:
     """An unlinked temporary file, written at its end and read anywhere."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: MemoryBudget) -> None:
         import tempfile
 
         self._room = room
@@ -83,7 +83,7 @@ def _as_it_is(error: StoreError) -> BaseException:
     return error
 
 
-class Room:
+class MemoryBudget:
     """The memory budget of one attempt. Not thread-safe."""
 
     def __init__(self, size: int = 0, raising: Callable[[StoreError], BaseException] = _as_it_is) -> None:

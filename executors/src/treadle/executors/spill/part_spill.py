@@ -10,7 +10,7 @@ from treadle.primitives.encoding.references import Kind
 from treadle.primitives.shuffling.partitioning import rows_between
 from treadle.primitives.stores.atomic_files import Buffer
 
-from .memory_budget import Extent, Room, SpillFile
+from .memory_budget import Extent, MemoryBudget, SpillFile
 
 _PIECE = 4 << 20
 """Approximate bytes of memory of a piece, which a reader of a part must hold at once."""
@@ -45,7 +45,7 @@ class SpilledPart:
 class SpilledBytes:
     """Bytes spilled to a file of their own. They can be iterated repeatedly."""
 
-    def __init__(self, room: Room, buffers: Iterable[Buffer]) -> None:
+    def __init__(self, room: MemoryBudget, buffers: Iterable[Buffer]) -> None:
         self._file = room.file()
         self._extents = [self._file.write([buffer]) for buffer in buffers]
 
@@ -53,7 +53,7 @@ class SpilledBytes:
         return map(self._file.read, self._extents)
 
 
-def write_each(kind: Kind, values: Iterable[Any], room: Room) -> list[SpilledPart]:
+def write_each(kind: Kind, values: Iterable[Any], room: MemoryBudget) -> list[SpilledPart]:
     """Write each value as a part of one piece. Raises DataError for records that cannot be encoded."""
     file = room.file()
     written = ((file.write(codec.encode(kind, value)), codec.rows(kind, value)) for value in values)
@@ -63,7 +63,7 @@ def write_each(kind: Kind, values: Iterable[Any], room: Room) -> list[SpilledPar
 class Parts:
     """Gathers the records of each part, and writes the waiting ones when the room is full."""
 
-    def __init__(self, kind: Kind, count: int, room: Room) -> None:
+    def __init__(self, kind: Kind, count: int, room: MemoryBudget) -> None:
         self._kind = kind
         self._room = room
         self._file = room.file()

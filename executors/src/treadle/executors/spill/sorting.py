@@ -16,7 +16,7 @@ from treadle.primitives.encoding.references import Kind
 from treadle.primitives.shuffling.key_order import argsort, order
 from treadle.primitives.shuffling.partitioning import rows_between
 
-from .memory_budget import Extent, Room, SpillFile
+from .memory_budget import Extent, MemoryBudget, SpillFile
 from .row_access import compact, compact_keys, join_keys, take, take_keys
 from .size_estimate import memory_of
 
@@ -32,7 +32,7 @@ Block = tuple[Any, Any]
 class Sorter:
     """A stable sort of more records than the room holds. Keys are accepted as by `argsort`: lists or arrays of keys."""
 
-    def __init__(self, kind: Kind, room: Room) -> None:
+    def __init__(self, kind: Kind, room: MemoryBudget) -> None:
         self._kind = kind
         self._room = room
         self._file: SpillFile | None = None

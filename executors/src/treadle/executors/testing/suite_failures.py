@@ -12,7 +12,7 @@ import pytest
 from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import FailureClass, InternalError
 
-from ..program import Outcome, Report, Secret
+from ..program import Outcome, Report, SecretRef
 from .workbench import SECRET, Workbench, failure_of
 
 _FOREVER: list[tuple[Any, ...]] = [("loop",), ("stuck in C",), ("stop",), ("sleep", 60)]
@@ -129,7 +129,7 @@ class FailureTests:
     @pytest.mark.parametrize("end", ["return", "raise", "exit"])
     async def test_secrets_do_not_show(self, bench: Workbench, end: str) -> None:
         name, value = SECRET
-        (report,) = await bench.run(bench.task("tell", [[end]], args={"secret": Secret(name)}, secrets=(name,)))
+        (report,) = await bench.run(bench.task("tell", [[end]], args={"secret": SecretRef(name)}, secrets=(name,)))
         assert value not in repr(report)
         assert b"the secret is" in report.log
         if end == "return":

@@ -28,7 +28,7 @@ from ..runtime.process_setup import give_back_memory, prepare_process
 from ..runtime.runtime import ProcessUsed, Runtime
 from .environment import Surroundings, WorkFolder
 from .log import WorkerLog, line_by_line, publish
-from .messages import Done, FrameBuffer, FrameEncoder, Ready, Run, Setup
+from .messages import FrameBuffer, FrameEncoder, Ready, RunTask, Setup, TaskDone
 
 _PR_SET_PDEATHSIG = 1
 _USED = 75
@@ -83,15 +83,15 @@ class Worker:
 
     def serve(self) -> None:
         """Run tasks until the driver closes the socket."""
-        decoder = msgspec.msgpack.Decoder(Run)
+        decoder = msgspec.msgpack.Decoder(RunTask)
         self._channel.send(Ready())
         while (body := self._channel.receive()) is not None:
             self._run(decoder.decode(body))
-            self._channel.send(*self._last, Done())
+            self._channel.send(*self._last, TaskDone())
             if self._channel.is_silent(_REST_SECONDS):
                 self._runtime.rest()
 
-    def _run(self, message: Run) -> None:
+    def _run(self, message: RunTask) -> None:
         self._secrets, self._redactor = message.secrets, Redactor(message.secrets)
         self._reported, self._expected, self._last = 0, len(message.task.partitions), ()
         self._limit(message.memory)

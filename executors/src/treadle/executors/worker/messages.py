@@ -1,7 +1,7 @@
 """The messages between a driver and its worker process, and their framing on the socket.
 
-Driver to worker: one `Setup`, then a `Run` for each task. Worker to driver: `Ready`, then for each task its reports and
-`Done`. A frame is a four-byte length, big-endian, and a MessagePack body.
+Driver to worker: one `Setup`, then a `RunTask` for each task. Worker to driver: `Ready`, then for each task its reports
+and `TaskDone`. A frame is a four-byte length, big-endian, and a MessagePack body.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Setup(Struct, frozen=True):
     """The process's own folder, in which it was started; empty: it creates one."""
 
 
-class Run(Struct, frozen=True):
+class RunTask(Struct, frozen=True):
     task: Task
     key: bytes
     """The run's key."""
@@ -41,11 +41,11 @@ class Ready(Struct, frozen=True, tag="ready"):
     """The worker is set up."""
 
 
-class Done(Struct, frozen=True, tag="done"):
+class TaskDone(Struct, frozen=True, tag="done"):
     """Every partition of the task has been reported."""
 
 
-Reply = Outcome | Failure | Ready | Done
+Reply = Outcome | Failure | Ready | TaskDone
 
 HEADER = 4
 

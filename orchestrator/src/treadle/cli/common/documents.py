@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class StartableDocument:
     """A document that can be started."""
 
     document: Document
@@ -57,7 +57,7 @@ def findings(document: Document, base: Path, *, functions: bool = True) -> list[
     return found
 
 
-def load_checked(path: Path) -> Loaded:
+def load_checked(path: Path) -> StartableDocument:
     """The document, valid, with importable functions. Raises InvalidDocument with every finding."""
     from treadle.dsl.diagnostics.diagnostics import has_errors
 
@@ -68,7 +68,7 @@ def load_checked(path: Path) -> Loaded:
         raise InvalidDocument(found, document.sources)
     if str(base) not in sys.path:
         sys.path.insert(0, str(base))
-    return Loaded(document, linked(document), base, captured, tuple(found))
+    return StartableDocument(document, linked(document), base, captured, tuple(found))
 
 
 def read_inputs(pairs: Sequence[str] | None, file: Path | None) -> dict[str, Any]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from treadle.client.client import Runs
     from treadle.orchestrator.environment.profile import Profile
-    from treadle.orchestrator.planner import Site
+    from treadle.orchestrator.planner import RunLocation
     from treadle.orchestrator.run_store.run_files import RunFiles
     from treadle.primitives.stores.store import Store
     from treadle.triggers.registry.registry import Registry
@@ -78,18 +78,18 @@ class Environment:
         with suppress(StoreError):
             keep_requests(self.files(run.partition("/")[0]))
 
-    def plan_site(self) -> Site:
+    def plan_site(self) -> RunLocation:
         """The resources of the embedded driver or of a worker with this profile. The number of workers is not
         queried."""
         from treadle.orchestrator.executor_registry.registry import Abilities, open_places
-        from treadle.orchestrator.planner import Site
+        from treadle.orchestrator.planner import RunLocation
 
         profile = self.profile
         can = Abilities(open_places(self.home, profile))
         room = room_for_blocks(self.home.host_root)
         alone = profile.embedded
         peers = not alone and profile.peers is not None
-        return Site(can, room, self.store.url, alone, drivers=int(alone), peers=peers, default=profile.executor)
+        return RunLocation(can, room, self.store.url, alone, drivers=int(alone), peers=peers, default=profile.executor)
 
     @property
     def queue(self) -> str:

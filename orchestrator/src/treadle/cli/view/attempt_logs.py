@@ -164,12 +164,12 @@ def nodes_of(plan: Plan, stage: str) -> set[str]:
 
 
 def _nodes(graph: Graph, stage: str) -> Iterator[str]:
-    from treadle.orchestrator.plan.plan import Loop
+    from treadle.orchestrator.plan.plan import LoopNode
 
     for node in graph.nodes:
         if stage in (*node.stages, node.id):
             yield node.id
-            if isinstance(node, Loop):
+            if isinstance(node, LoopNode):
                 yield from (inner.id for inner in node.body.nodes)
-        if isinstance(node, Loop):
+        if isinstance(node, LoopNode):
             yield from _nodes(node.body, stage)

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from treadle.client.client import Runs
     from treadle.client.run_views import RunView
     from treadle.executors.interface import Capabilities
-    from treadle.orchestrator.cost.bill import Bill, Line
+    from treadle.orchestrator.cost.bill import Bill, BillLine
     from treadle.orchestrator.cost.estimate import Assumed
     from treadle.orchestrator.cost.measured import Spending
     from treadle.orchestrator.cost.usage import Usage
     from treadle.orchestrator.plan.plan import Plan
-    from treadle.orchestrator.planner import Site
+    from treadle.orchestrator.planner import RunLocation
     from treadle.orchestrator.run_store.run_files import RunFiles
 
     from ..common.environment import Environment
@@ -59,7 +59,7 @@ def _size(text: str) -> int:
     return 1000 * parse_size(f"{text[:-2]}GB") if text.endswith("TB") else parse_size(text)
 
 
-def supposing(site: Site, assumed: Assumed) -> Site:
+def supposing(site: RunLocation, assumed: Assumed) -> RunLocation:
     """The site with its known values replaced by the assumed ones."""
     executors = Resized(site.executors, assumed.slots) if assumed.slots else site.executors
     return replace(site, executors=executors, assumed_bytes=assumed.bytes)
@@ -130,7 +130,7 @@ async def spent_by(env: Environment, runs: Runs, run: str) -> Bill:
     from treadle.orchestrator.cost.prices import load_prices
     from treadle.orchestrator.run_store.child_runs import family
 
-    lines: list[Line] = []
+    lines: list[BillLine] = []
     unknown: list[str] = []
     for below, files, plan in await asyncio.to_thread(lambda: list(family(env.files(run), env.files))):
         try:
@@ -142,7 +142,7 @@ async def spent_by(env: Environment, runs: Runs, run: str) -> Bill:
     return bill(lines, load_prices(env.home), env.profile.store_url(env.home), unknown)
 
 
-def _lines_of(below: str, files: RunFiles, plan: Plan, view: RunView | None) -> tuple[list[Line], list[str]]:
+def _lines_of(below: str, files: RunFiles, plan: Plan, view: RunView | None) -> tuple[list[BillLine], list[str]]:
     """(lines of one run, items that are not included)"""
     from datetime import UTC, datetime
 
@@ -194,14 +194,14 @@ def spent_lines(made: Bill) -> list[str]:
 _USAGE = ("GB-seconds", "calls", "puts", "lists", "gets", "actions")
 
 
-def _spent(made: Bill, line: Line | None) -> list[str]:
+def _spent(made: Bill, line: BillLine | None) -> list[str]:
     usage = line.usage if line else made.usage
     name = [line.node, line.executor] if line else ["in all", ""]
     attempts = formatting.number(usage.attempts) if usage.attempts else ""
     return [*name, attempts, formatting.span(usage.seconds) if usage.seconds else "", *_cells(usage), *_end(made, line)]
 
 
-def _end(made: Bill, line: Line | None) -> list[str]:
+def _end(made: Bill, line: BillLine | None) -> list[str]:
     """The bytes read by source, and the cost."""
     usage, cost = (line.usage, line.cost) if line else (made.usage, made.cost)
     reads = ", ".join(f"{formatting.size(size)} {place}" for place, size in usage.moved.items())

@@ -10,7 +10,7 @@ from ..common import formatting
 
 if TYPE_CHECKING:
     from treadle.orchestrator.plan.plan import Plan
-    from treadle.orchestrator.planner.explain import NodeView
+    from treadle.orchestrator.planner.explain import NodeExplanation
 
 
 def show_plan(plan: Plan, notes: Mapping[str, list[str]] | None = None, *, stderr: bool = False) -> None:
@@ -24,7 +24,7 @@ def show_plan(plan: Plan, notes: Mapping[str, list[str]] | None = None, *, stder
     print("\n".join(lines), file=sys.stderr if stderr else sys.stdout)
 
 
-def _paragraph(view: NodeView, notes: list[str]) -> list[str]:
+def _paragraph(view: NodeExplanation, notes: list[str]) -> list[str]:
     margin = "  " * view.depth
     count = formatting.counted(view.partitions, "partition") if view.partitions else ""
     if view.kind == "segment" and not view.partitions:

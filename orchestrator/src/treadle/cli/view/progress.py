@@ -18,11 +18,11 @@ from treadle.orchestrator.dispatcher.ledger.ledger import Iterated, read
 from treadle.orchestrator.dispatcher.ledger.ledger_state import replay
 from treadle.orchestrator.dispatcher.orders import Progress
 from treadle.orchestrator.dispatcher.tasks.summary import size_of
-from treadle.orchestrator.plan.plan import Barrier, Child, Loop, Node, Plan, Segment
+from treadle.orchestrator.plan.plan import BarrierNode, Child, LoopNode, Node, Plan, Segment
 from treadle.orchestrator.run_store.run_files import Closing, LoopResult, RunFiles, RunResult
 from treadle.primitives.errors import MissingError
 
-from .wide_segments import Groups, sum_of
+from .wide_segments import SegmentTaskGroups, sum_of
 
 NodeState = Literal["waiting", "running", "stopped", "failed", "done", "skipped"]
 
@@ -73,7 +73,7 @@ class Painter:
         self._children: dict[str, Painter] = {}
         self._plan: Plan | None = None
         self._closed: dict[str, StageView] = {}
-        self._groups = Groups(files)
+        self._groups = SegmentTaskGroups(files)
 
     @property
     def plan(self) -> Plan | None:
@@ -150,7 +150,7 @@ class Painter:
 
     def _unfinished(self, node: Node, found: dict[str, StageView], failed: str, state: State) -> StageView:
         ready = all(found[need].state in ("done", "skipped") for need in (*node.data, *node.after) if need in found)
-        if not ready or isinstance(node, Barrier):
+        if not ready or isinstance(node, BarrierNode):
             return _bare(node, "waiting")
         known = replace(_from_ledger(self._files, node), retried=self._groups.retried(node.id))
         if node.id == failed:
@@ -163,9 +163,9 @@ class Painter:
 
 def _kind(node: Node) -> Literal["segment", "loop", "barrier", "workflow"]:
     match node:
-        case Loop():
+        case LoopNode():
             return "loop"
-        case Barrier():
+        case BarrierNode():
             return "barrier"
         case Child():
             return "workflow"
@@ -184,7 +184,7 @@ def _bare(node: Node, state: NodeState) -> StageView:
 
 def _from_beat(node: Node, beat: NodeView) -> StageView:
     known = replace(_bare(node, "running"), attempt=beat.attempt)
-    if isinstance(node, Loop):
+    if isinstance(node, LoopNode):
         return replace(known, iteration=beat.iteration, inner=beat.progress)
     if not beat.progress:
         return known
@@ -201,19 +201,21 @@ def _from_beat(node: Node, beat: NodeView) -> StageView:
 
 
 def _closed(files: RunFiles, node: Node, found: dict[str, StageView]) -> StageView | None:
-    if isinstance(node, Barrier):
+    if isinstance(node, BarrierNode):
         needs = [found[need] for need in node.data if need in found]
         if any(need.state != "done" for need in needs):
             return None
         partitions = sum(need.partitions for need in needs)
         return replace(_bare(node, "done"), partitions=partitions, committed=partitions)
     done: Closing | LoopResult | None
-    done = files.find(LoopResult, f"segments/{node.id}/result") if isinstance(node, Loop) else files.closing(node.id)
+    done = (
+        files.find(LoopResult, f"segments/{node.id}/result") if isinstance(node, LoopNode) else files.closing(node.id)
+    )
     if done is None:
         return None
     summary = done.summary
     count = done.committed if isinstance(done, Closing) else 0
-    iterations = summary.metrics.get(node.id, {}).get("iterations", "") if isinstance(node, Loop) else ""
+    iterations = summary.metrics.get(node.id, {}).get("iterations", "") if isinstance(node, LoopNode) else ""
     return replace(
         _bare(node, "done"),
         partitions=summary.partitions,
@@ -234,7 +236,7 @@ def _from_ledger(files: RunFiles, node: Node) -> StageView:
         records = read(files.store, files.segment(node.id), files.key)
     except MissingError:
         records = []
-    if isinstance(node, Loop):
+    if isinstance(node, LoopNode):
         done = [record for record in records if isinstance(record, Iterated) and record.loop == node.id]
         text = f"{node.id} {max(record.iteration for record in done)}/{node.max_iterations}" if done else ""
         return replace(_bare(node, "waiting"), iteration=text)

@@ -15,14 +15,14 @@ from ..common.run_argument import run_to_read
 if TYPE_CHECKING:
     from treadle.client.submission import Prepared
     from treadle.orchestrator.plan.plan import Graph, Plan
-    from treadle.orchestrator.reuse.cache_entries import Entries, Entry
+    from treadle.orchestrator.reuse.cache_entries import CacheEntry, Entries
     from treadle.orchestrator.reuse.key_difference import Difference
     from treadle.orchestrator.run_store.run_files import Submission
 
     from ..common.environment import Environment
 
 
-def find_kept(env: Environment, prepared: Prepared) -> dict[str, Entry | None]:
+def find_kept(env: Environment, prepared: Prepared) -> dict[str, CacheEntry | None]:
     """Each cacheable node -> the entry under its content key.
 
     Nodes of a child run (`load/read`) are included if the child's inputs are known.
@@ -32,7 +32,9 @@ def find_kept(env: Environment, prepared: Prepared) -> dict[str, Entry | None]:
     return dict(_found(Entries(env.store, env.key), prepared.plan, prepared.submission))
 
 
-def _found(entries: Entries, plan: Plan, submission: Submission, below: str = "") -> Iterator[tuple[str, Entry | None]]:
+def _found(
+    entries: Entries, plan: Plan, submission: Submission, below: str = ""
+) -> Iterator[tuple[str, CacheEntry | None]]:
     from msgspec.structs import replace
 
     from treadle.orchestrator.plan.plan import Child
@@ -50,7 +52,7 @@ def _found(entries: Entries, plan: Plan, submission: Submission, below: str = ""
             yield from _found(entries, replace(plan, graph=node.graph), child, f"{below}{node.id}/")
 
 
-def _find(entries: Entries, key: str, ttl: float) -> Entry | None:
+def _find(entries: Entries, key: str, ttl: float) -> CacheEntry | None:
     """Find an entry as a run that starts now would."""
     try:
         return entries.find(key, ttl)
@@ -59,12 +61,12 @@ def _find(entries: Entries, key: str, ttl: float) -> Entry | None:
         return None
 
 
-def cache_notes(plan: Plan, kept: dict[str, Entry | None]) -> dict[str, list[str]]:
+def cache_notes(plan: Plan, kept: dict[str, CacheEntry | None]) -> dict[str, list[str]]:
     """A line for each node that states whether it will run."""
     return dict(_notes(plan, plan.graph, kept, ""))
 
 
-def _notes(plan: Plan, graph: Graph, kept: dict[str, Entry | None], below: str) -> Iterator[tuple[str, list[str]]]:
+def _notes(plan: Plan, graph: Graph, kept: dict[str, CacheEntry | None], below: str) -> Iterator[tuple[str, list[str]]]:
     from treadle.orchestrator.plan.plan import Child
 
     conditional: set[str] = set()
@@ -80,7 +82,7 @@ def _notes(plan: Plan, graph: Graph, kept: dict[str, Entry | None], below: str) 
             yield from _notes(plan, node.graph, kept, f"{path}/")
 
 
-def _fate(entry: Entry | None, conditional: bool) -> str:
+def _fate(entry: CacheEntry | None, conditional: bool) -> str:
     if entry is None:
         return "runs, nothing is kept under its key"
     made = f"run {entry.run} made it {formatting.span(entry.age(time.time()))} ago"
@@ -89,7 +91,7 @@ def _fate(entry: Entry | None, conditional: bool) -> str:
     return f"does not run, {made}"
 
 
-def kept_json(kept: dict[str, Entry | None]) -> dict[str, Any]:
+def kept_json(kept: dict[str, CacheEntry | None]) -> dict[str, Any]:
     """node -> run and time of the reused result, or null."""
     return {node: {"run": entry.run, "made": entry.made} if entry else None for node, entry in kept.items()}
 

@@ -304,9 +304,9 @@ class Watcher:
 
 def _is_end(graph: Graph, stage: str) -> bool:
     """Whether no other stage reads the data of the stage."""
-    from treadle.orchestrator.plan.plan import Barrier
+    from treadle.orchestrator.plan.plan import BarrierNode
 
-    own = {node.id for node in graph.nodes_of(stage) if not isinstance(node, Barrier)}
+    own = {node.id for node in graph.nodes_of(stage) if not isinstance(node, BarrierNode)}
     return bool(own) and not any(own & {*node.data} and stage not in node.stages for node in graph.nodes)
 
 

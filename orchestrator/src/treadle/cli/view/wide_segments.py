@@ -11,7 +11,7 @@ from treadle.orchestrator.plan.plan import Segment
 from treadle.orchestrator.run_store.run_files import GroupClosing, RunFiles
 
 
-class Groups:
+class SegmentTaskGroups:
     """The task groups of a run's segments: closed groups, each read once, and earlier heartbeats."""
 
     def __init__(self, files: RunFiles) -> None:
@@ -36,7 +36,7 @@ class Groups:
         return found
 
 
-def sum_of(segment: Segment, beats: Sequence[NodeView], groups: Groups) -> NodeView:
+def sum_of(segment: Segment, beats: Sequence[NodeView], groups: SegmentTaskGroups) -> NodeView:
     """The running and closed groups as one node; the single heartbeat if the segment has no groups."""
     running = {one.group: one for beat in beats for one in beat.progress if one.group >= 0}
     over = [one for group, one in groups.closed(segment.id).items() if group not in running]

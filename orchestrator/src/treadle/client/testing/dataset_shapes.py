@@ -14,7 +14,7 @@ Records = Literal["int", "str", "pair", "row", "json", "any"]
 
 
 @dataclass(frozen=True)
-class Shape:
+class DatasetShape:
     """The properties of a dataset that follow from the document and the functions."""
 
     kind: Kind = "objects"
@@ -35,11 +35,11 @@ class Shape:
 
 
 @dataclass
-class Place:
+class DatasetScope:
     """The names that are visible at a place in the document: the top level, or the body of a loop."""
 
     loops: tuple[str, ...] = ()
-    datasets: dict[str, Shape] = field(default_factory=dict)
+    datasets: dict[str, DatasetShape] = field(default_factory=dict)
     """Reference -> shape."""
     broadcasts: list[str] = field(default_factory=list)
     cuts: list[tuple[str, int]] = field(default_factory=list)
@@ -51,9 +51,9 @@ class Place:
     siblings: list[str] = field(default_factory=list)
     """Stages that `needs` may name."""
 
-    def inside(self, loop: str) -> Place:
+    def inside(self, loop: str) -> DatasetScope:
         """The same names as seen from a loop's body."""
         return replace(deepcopy(self), loops=(*self.loops, loop))
 
-    def with_kind(self, kind: Kind) -> Iterator[tuple[str, Shape]]:
+    def with_kind(self, kind: Kind) -> Iterator[tuple[str, DatasetShape]]:
         return ((name, shape) for name, shape in self.datasets.items() if shape.kind == kind)

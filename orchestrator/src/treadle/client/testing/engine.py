@@ -15,7 +15,7 @@ from treadle.dsl.model import Spec
 from treadle.dsl.templates import render
 from treadle.executors.interface import Executor
 from treadle.orchestrator.dispatcher.blocks.host_blocks import Hosts
-from treadle.orchestrator.dispatcher.driver_context.run_context import Run, Site
+from treadle.orchestrator.dispatcher.driver_context.run_context import DriverContext, RunContext
 from treadle.orchestrator.dispatcher.driver_context.slot_pools import Pools
 from treadle.orchestrator.dispatcher.orders import Orders
 from treadle.orchestrator.dispatcher.segments.execute_segment import Desk
@@ -24,7 +24,7 @@ from treadle.orchestrator.dispatcher.segments.loop import drive
 from treadle.orchestrator.dispatcher.segments.node import run_node
 from treadle.orchestrator.dispatcher.segments.wide_segment import Unclosed
 from treadle.orchestrator.dispatcher.tasks.dataset_scope import partition_inputs
-from treadle.orchestrator.plan.plan import Child, Loop, Segment
+from treadle.orchestrator.plan.plan import Child, LoopNode, Segment
 from treadle.orchestrator.planner import make_plan
 from treadle.orchestrator.reuse.cache_lookup import keep, take_over
 from treadle.orchestrator.run_store.child_runs import child_submission, keep_child
@@ -38,7 +38,7 @@ from treadle.orchestrator.scheduler.instructions import (
     Problem,
     Summary,
 )
-from treadle.orchestrator.scheduler.instructions import Run as RunNode
+from treadle.orchestrator.scheduler.instructions import RunNode as RunNode
 from treadle.orchestrator.scheduler.scheduler import Scheduler
 from treadle.orchestrator.temporal.activities import plan_site
 from treadle.primitives.encoding.references import Kind
@@ -87,7 +87,7 @@ class Engine:
         """
         here = hosts[0] if hosts else None
         pools = Pools(executors if isinstance(executors, Mapping) else {"local": executors})
-        self.site = Site(store, key, host_root, pools, one_host=not hosts, hosts=here)
+        self.site = DriverContext(store, key, host_root, pools, one_host=not hosts, hosts=here)
         self._others = hosts[1:]
 
     def submit(
@@ -138,11 +138,11 @@ class Engine:
         finally:
             run.blocks.close()
 
-    async def _execute(self, run: Run, node_id: str, group: int, orders: Orders, desk: Desk) -> Event:
+    async def _execute(self, run: RunContext, node_id: str, group: int, orders: Orders, desk: Desk) -> Event:
         node = run.plan.graph.node(node_id)
         if isinstance(node, Child):
             return await self._child(run, node, orders)
-        assert isinstance(node, Segment | Loop), "nothing else is run"
+        assert isinstance(node, Segment | LoopNode), "nothing else is run"
         try:
             result = await run_node(run, node, group, orders, desk)
             if result is None:
@@ -156,7 +156,7 @@ class Engine:
         except BlocksLost as lost:
             return NodeLost(node.id, lost.blocks, group)
 
-    async def _child(self, parent: Run, node: Child, orders: Orders) -> Event:
+    async def _child(self, parent: RunContext, node: Child, orders: Orders) -> Event:
         """Execute the child as a run of its own, planned now."""
         started = parent.plan.started
         try:
@@ -174,7 +174,7 @@ class Engine:
             return NodeFailed(node.id, failed.problem)
         return NodeDone(node.id, Summary(outputs=made.outputs))
 
-    def _result(self, run: Run, scheduler: Scheduler) -> EngineResult:
+    def _result(self, run: RunContext, scheduler: Scheduler) -> EngineResult:
         known = scheduler.env["stages"]
         skipped = {stage for node in scheduler.skipped for stage in run.plan.graph.node(node).stages}
         return EngineResult(
@@ -185,7 +185,7 @@ class Engine:
             skipped=skipped,
         )
 
-    def _datasets(self, run: Run, skipped: set[str]) -> dict[str, list[tuple[Kind, Any]]]:
+    def _datasets(self, run: RunContext, skipped: set[str]) -> dict[str, list[tuple[Kind, Any]]]:
         found: dict[str, list[tuple[Kind, Any]]] = {}
         for stage, ref in run.plan.datasets.items():
             data = run.scope.data(ref, run.loop) if stage not in skipped else None

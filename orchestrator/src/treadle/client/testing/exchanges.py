@@ -6,23 +6,25 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from .dataset_shapes import Place, Shape
+from .dataset_shapes import DatasetScope, DatasetShape
 from .generator import Draws
 from .stages import Stage, some_input
 
 
-def shuffle_stage(draws: Draws, place: Place) -> tuple[Stage, Shape]:
+def shuffle_stage(draws: Draws, place: DatasetScope) -> tuple[Stage, DatasetShape]:
     references, shape = _inputs(draws, place, *some_input(draws, place))
     return _shuffle(draws, place, references, shape, _by(draws, shape))
 
 
-def by_key_stage(draws: Draws, place: Place, pairs: str) -> tuple[Stage, Shape]:
+def by_key_stage(draws: Draws, place: DatasetScope, pairs: str) -> tuple[Stage, DatasetShape]:
     """A shuffle of these pairs, and perhaps of others."""
     references, shape = _inputs(draws, place, pairs, place.datasets[pairs])
     return _shuffle(draws, place, references, shape, "key" if shape.keyed else _by(draws, shape))
 
 
-def _shuffle(draws: Draws, place: Place, references: Any, shape: Shape, by: Any) -> tuple[Stage, Shape]:
+def _shuffle(
+    draws: Draws, place: DatasetScope, references: Any, shape: DatasetShape, by: Any
+) -> tuple[Stage, DatasetShape]:
     stage: Stage = {"type": "shuffle", "input": references, "by": by}
     if draws.maybe() or shape.dynamic:
         stage["partitions"] = draws.number(1, 5)
@@ -33,10 +35,10 @@ def _shuffle(draws: Draws, place: Place, references: Any, shape: Shape, by: Any)
     if draws.maybe():
         _range(draws, place, stage)
     grouped: Literal["one", "several"] = "several" if isinstance(references, list) and len(references) > 1 else "one"
-    return stage, Shape(shape.kind, shape.records, grouped)
+    return stage, DatasetShape(shape.kind, shape.records, grouped)
 
 
-def _inputs(draws: Draws, place: Place, name: Any, shape: Shape) -> tuple[Any, Shape]:
+def _inputs(draws: Draws, place: DatasetScope, name: Any, shape: DatasetShape) -> tuple[Any, DatasetShape]:
     """This input alone, or with others of its kind."""
     alike = [other for other, its in place.with_kind(shape.kind) if other != name]
     if not (isinstance(name, str) and alike and draws.number(0, 2) == 2):
@@ -48,12 +50,14 @@ def _inputs(draws: Draws, place: Place, name: Any, shape: Shape) -> tuple[Any, S
     return chosen, _common([place.datasets.get(each, shape) for each in chosen])
 
 
-def _common(shapes: Sequence[Shape]) -> Shape:
+def _common(shapes: Sequence[DatasetShape]) -> DatasetShape:
     records = {shape.records for shape in shapes}
-    return Shape(shapes[0].kind, records.pop() if len(records) == 1 else "any", dynamic=any(s.dynamic for s in shapes))
+    return DatasetShape(
+        shapes[0].kind, records.pop() if len(records) == 1 else "any", dynamic=any(s.dynamic for s in shapes)
+    )
 
 
-def _by(draws: Draws, shape: Shape) -> Any:
+def _by(draws: Draws, shape: DatasetShape) -> Any:
     functions = ["key_of", "small_key_of", "hot_key_of", *(["no_key_of"] if draws.failing and draws.rarely() else [])]
     ways: list[Any] = [draws.function(name) for name in functions]
     if shape.keyed:
@@ -67,7 +71,7 @@ def _by(draws: Draws, shape: Shape) -> Any:
     return draws.pick(ways)
 
 
-def _range(draws: Draws, place: Place, stage: Stage) -> None:
+def _range(draws: Draws, place: DatasetScope, stage: Stage) -> None:
     """Boundaries that are literal, computed by another stage, or sampled."""
     partitioner: dict[str, Any] = {"type": "range"}
     cuts = [(name, count) for name, count in place.cuts if name not in (stage["input"], *stage["input"])]
@@ -82,7 +86,7 @@ def _range(draws: Draws, place: Place, stage: Stage) -> None:
     stage["partitioner"] = partitioner
 
 
-def cuts_stages(draws: Draws, place: Place) -> tuple[dict[str, Stage], str, int]:
+def cuts_stages(draws: Draws, place: DatasetScope) -> tuple[dict[str, Stage], str, int]:
     """Two stages: a reduce that computes boundaries, and its broadcast. Returns them with the broadcast's name and the
     number of boundaries."""
     given, _ = some_input(draws, place)

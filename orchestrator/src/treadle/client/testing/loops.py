@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from .dataset_shapes import Place, Shape
+from .dataset_shapes import DatasetScope, DatasetShape
 from .exchanges import by_key_stage, cuts_stages, shuffle_stage
 from .generator import Draws
 from .stages import (
@@ -47,7 +47,7 @@ _TYPES = [
 DEPTH = 2
 
 
-def add_stages(draws: Draws, place: Place, count: int) -> dict[str, Stage]:
+def add_stages(draws: Draws, place: DatasetScope, count: int) -> dict[str, Stage]:
     """Generate `count` stages, each of which can read the earlier ones; they are added to `place`."""
     stages: dict[str, Stage] = {}
     for _ in range(count):
@@ -68,18 +68,20 @@ def add_stages(draws: Draws, place: Place, count: int) -> dict[str, Stage]:
     return stages
 
 
-def _plain(draws: Draws, place: Place, stages: dict[str, Stage], kind: str) -> None:
+def _plain(draws: Draws, place: DatasetScope, stages: dict[str, Stage], kind: str) -> None:
     _add(draws, place, stages, kind, *_MAKERS[kind](draws, place))
 
 
-def _keyed(draws: Draws, place: Place, stages: dict[str, Stage]) -> None:
+def _keyed(draws: Draws, place: DatasetScope, stages: dict[str, Stage]) -> None:
     """The three stages of a map-reduce."""
     pairs = _add(draws, place, stages, "map", *pairs_stage(draws, place))
     groups = _add(draws, place, stages, "shuffle", *by_key_stage(draws, place, pairs))
     _add(draws, place, stages, "reduce", *per_key_stage(draws, place, groups))
 
 
-def _add(draws: Draws, place: Place, stages: dict[str, Stage], kind: str, stage: Stage, shape: Shape) -> str:
+def _add(
+    draws: Draws, place: DatasetScope, stages: dict[str, Stage], kind: str, stage: Stage, shape: DatasetShape
+) -> str:
     """Add a stage with the settings that any stage may have; return its name."""
     name = draws.name(kind)
     shape = replace(shape, dynamic=_is_dynamic(stage, place))
@@ -99,14 +101,14 @@ def _add(draws: Draws, place: Place, stages: dict[str, Stage], kind: str, stage:
     return name
 
 
-def _is_dynamic(stage: Stage, place: Place) -> bool:
+def _is_dynamic(stage: Stage, place: DatasetScope) -> bool:
     given = stage["input"] if isinstance(stage["input"], list) else [stage["input"]]
     inherits = "partitions" not in stage and stage.get("per") != "all"
     read = any(place.datasets[one].dynamic for one in given if isinstance(one, str) and one in place.datasets)
     return "batch" in stage or (inherits and read)
 
 
-def _loop(draws: Draws, place: Place, stages: dict[str, Stage]) -> None:
+def _loop(draws: Draws, place: DatasetScope, stages: dict[str, Stage]) -> None:
     """State: a dataset, a number, or both."""
     name = draws.name("loop")
     inside = place.inside(name)
@@ -144,7 +146,7 @@ def _loop(draws: Draws, place: Place, stages: dict[str, Stage]) -> None:
         _read_state(draws, place, stages, f"{name}.state.{data}")
 
 
-def _read_state(draws: Draws, place: Place, stages: dict[str, Stage], reference: str) -> None:
+def _read_state(draws: Draws, place: DatasetScope, stages: dict[str, Stage], reference: str) -> None:
     """Add a stage that reads the last state."""
     name = draws.name("map")
     stages[name] = {
@@ -153,12 +155,12 @@ def _read_state(draws: Draws, place: Place, stages: dict[str, Stage], reference:
         "per": "partition",
         "uses": draws.function("gone_through"),
     }
-    place.datasets[name] = Shape("objects", "int")
+    place.datasets[name] = DatasetShape("objects", "int")
     place.siblings.append(name)
 
 
 def _next(
-    draws: Draws, state: dict[str, Any], data: str, count: str, inside: Place, before: set[str]
+    draws: Draws, state: dict[str, Any], data: str, count: str, inside: DatasetScope, before: set[str]
 ) -> dict[str, Any]:
     following: dict[str, Any] = {}
     if count in state:
@@ -171,7 +173,7 @@ def _next(
     return following
 
 
-def _fits(given: Shape, state: Shape) -> bool:
+def _fits(given: DatasetShape, state: DatasetShape) -> bool:
     return given.kind == state.kind and (state.records == "any" or given.records == state.records)
 
 

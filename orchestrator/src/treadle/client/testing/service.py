@@ -13,7 +13,7 @@ from temporalio.client import Client, WorkflowHistory
 
 from treadle.dsl.model import Spec
 from treadle.orchestrator import embedded
-from treadle.orchestrator.dispatcher.driver_context.run_context import Site
+from treadle.orchestrator.dispatcher.driver_context.run_context import DriverContext
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import load_profile
 from treadle.orchestrator.temporal.activities import plan_site
@@ -29,7 +29,7 @@ class Service:
     """The parts of a running service that a test needs."""
 
     client: Client
-    site: Site
+    site: DriverContext
     runs: Runs
 
     async def submit(self, spec: Mapping[str, Any], run: str, base: Path, root: Path, runs: Runs | None = None) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from .dataset_shapes import Records, Shape
+from .dataset_shapes import DatasetShape, Records
 from .generator import Draws
 
 _LINES = st.lists(st.text(st.sampled_from("ab é,\t0"), max_size=6), max_size=8)
@@ -17,7 +17,7 @@ _NUMBERS = st.lists(st.integers(-3, 12), max_size=12)
 _KEYS = st.one_of(st.none(), st.integers(-1, 3), st.sampled_from(["a", "b", ""]), st.booleans(), st.just(1.0))
 
 
-def any_input(draws: Draws) -> tuple[Any, Shape]:
+def any_input(draws: Draws) -> tuple[Any, DatasetShape]:
     """A value for `input`, and its shape."""
     kind = draws.pick(["items", "range", "text", "jsonl", "csv", "parquet", "npy", "fixed", "given"])
     match kind:
@@ -36,11 +36,11 @@ def text_files(draws: Draws) -> dict[str, Any]:
     return source
 
 
-def _items(draws: Draws) -> tuple[Any, Shape]:
+def _items(draws: Draws) -> tuple[Any, DatasetShape]:
     records, what = _records(draws)
     source: dict[str, Any] = {"items": records}
     _partitions(draws, source)
-    return source, Shape("objects", what)
+    return source, DatasetShape("objects", what)
 
 
 def _records(draws: Draws) -> tuple[list[Any], Records]:
@@ -56,13 +56,13 @@ def _records(draws: Draws) -> tuple[list[Any], Records]:
     return draws.any(st.lists(st.one_of(simple, st.lists(simple, max_size=2)), max_size=8)), what
 
 
-def _range(draws: Draws) -> tuple[Any, Shape]:
+def _range(draws: Draws) -> tuple[Any, DatasetShape]:
     count: Any = draws.number(0, 24)
     if "n" in draws.inputs and draws.maybe():
         count = "${{ inputs.n * 3 }}"
     source = {"range": count}
     _partitions(draws, source)
-    return source, Shape("objects", "int")
+    return source, DatasetShape("objects", "int")
 
 
 def _partitions(draws: Draws, source: dict[str, Any]) -> None:
@@ -71,11 +71,11 @@ def _partitions(draws: Draws, source: dict[str, Any]) -> None:
         source["partitions"] = draws.number(1, 6)
 
 
-def _given(draws: Draws) -> tuple[Any, Shape]:
+def _given(draws: Draws) -> tuple[Any, DatasetShape]:
     """A dataset or a list among the workflow's inputs."""
     if draws.maybe():
         name = draws.declare(draws.name("list"), {"type": "list", "required": True}, draws.any(_NUMBERS))
-        return f"inputs.{name}", Shape("objects", "int")
+        return f"inputs.{name}", DatasetShape("objects", "int")
     source, shape = _files(draws, draws.pick(["text", "parquet", "npy"]))
     name = draws.declare(draws.name("dataset"), {"type": "dataset", "required": True}, source)
     return f"inputs.{name}", shape
@@ -84,7 +84,7 @@ def _given(draws: Draws) -> tuple[Any, Shape]:
 # -- files ---------------------------------------------------------------------------------------------------------
 
 
-def _files(draws: Draws, format: str) -> tuple[dict[str, Any], Shape]:
+def _files(draws: Draws, format: str) -> tuple[dict[str, Any], DatasetShape]:
     folder = draws.name(format)
     source: dict[str, Any] = {"uri": f"{folder}/*", "format": format}
     write, shape = _WRITERS[format]
@@ -92,7 +92,7 @@ def _files(draws: Draws, format: str) -> tuple[dict[str, Any], Shape]:
         source["recordBytes"] = 3
     if format == "csv":
         _csv_options(draws, source)
-        shape = shape if source.get("header", True) else Shape("objects", "json")
+        shape = shape if source.get("header", True) else DatasetShape("objects", "json")
     for index in range(draws.number(1, 3)):
         content = write(draws, source)
         packed = format in ("text", "jsonl", "csv") and draws.rarely()
@@ -167,10 +167,10 @@ def _fixed(draws: Draws, _: dict[str, Any]) -> bytes:
 
 
 _WRITERS = {
-    "text": (_text, Shape("objects", "str")),
-    "jsonl": (_jsonl, Shape("objects", "row")),
-    "csv": (_csv, Shape("objects", "row")),
-    "parquet": (_parquet, Shape("table", "row")),
-    "npy": (_npy, Shape("array", "any")),
-    "fixed": (_fixed, Shape("array", "any")),
+    "text": (_text, DatasetShape("objects", "str")),
+    "jsonl": (_jsonl, DatasetShape("objects", "row")),
+    "csv": (_csv, DatasetShape("objects", "row")),
+    "parquet": (_parquet, DatasetShape("table", "row")),
+    "npy": (_npy, DatasetShape("array", "any")),
+    "fixed": (_fixed, DatasetShape("array", "any")),
 }

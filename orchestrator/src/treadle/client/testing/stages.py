@@ -4,43 +4,43 @@ from __future__ import annotations
 
 from typing import Any
 
-from .dataset_shapes import Place, Shape
+from .dataset_shapes import DatasetScope, DatasetShape
 from .generator import Draws
 from .sources import any_input, text_files
 
 Stage = dict[str, Any]
 METRICS = {"seen": "sum", "least": "min", "most": "max"}
 _PER_RECORD = {
-    "number": Shape("objects", "int"),
-    "to_pair": Shape("objects", "pair"),
-    "to_skewed_pair": Shape("objects", "pair"),
-    "several": Shape("objects", "int"),
-    "word": Shape("objects", "str"),
-    "measured": Shape("objects", "int"),
-    "to_list_pair": Shape("objects", "pair"),
-    "listed": Shape("objects", "json"),
-    "drawn": Shape("objects", "int"),
-    "changing": Shape("objects", "int"),
-    "to_nothing": Shape("objects", "json"),
-    "to_rows": Shape("objects", "any"),
-    "placed": Shape("objects", "json"),
-    "same": Shape("objects", "any"),
+    "number": DatasetShape("objects", "int"),
+    "to_pair": DatasetShape("objects", "pair"),
+    "to_skewed_pair": DatasetShape("objects", "pair"),
+    "several": DatasetShape("objects", "int"),
+    "word": DatasetShape("objects", "str"),
+    "measured": DatasetShape("objects", "int"),
+    "to_list_pair": DatasetShape("objects", "pair"),
+    "listed": DatasetShape("objects", "json"),
+    "drawn": DatasetShape("objects", "int"),
+    "changing": DatasetShape("objects", "int"),
+    "to_nothing": DatasetShape("objects", "json"),
+    "to_rows": DatasetShape("objects", "any"),
+    "placed": DatasetShape("objects", "json"),
+    "same": DatasetShape("objects", "any"),
 }
 _PER_PARTITION = {
-    "counted": Shape("objects", "int"),
-    "gone_through": Shape("objects", "int"),
-    "to_table": Shape("table", "row"),
-    "to_array": Shape("array", "any"),
-    "to_frame": Shape("table", "row"),
-    "to_float_table": Shape("table", "row"),
-    "to_float_array": Shape("array", "any"),
-    "measured_partition": Shape("objects", "json"),
-    "to_scalar_array": Shape("objects", "any"),
+    "counted": DatasetShape("objects", "int"),
+    "gone_through": DatasetShape("objects", "int"),
+    "to_table": DatasetShape("table", "row"),
+    "to_array": DatasetShape("array", "any"),
+    "to_frame": DatasetShape("table", "row"),
+    "to_float_table": DatasetShape("table", "row"),
+    "to_float_array": DatasetShape("array", "any"),
+    "measured_partition": DatasetShape("objects", "json"),
+    "to_scalar_array": DatasetShape("objects", "any"),
 }
 _PICKY = ("picky", "picky_late")
 
 
-def some_input(draws: Draws, place: Place) -> tuple[Any, Shape]:
+def some_input(draws: Draws, place: DatasetScope) -> tuple[Any, DatasetShape]:
     """An existing dataset, or a source."""
     if place.datasets and draws.number(0, 4) < 4:
         name = draws.pick(list(reversed(place.datasets)))
@@ -51,16 +51,16 @@ def some_input(draws: Draws, place: Place) -> tuple[Any, Shape]:
 # -- map -----------------------------------------------------------------------------------------------------------
 
 
-def map_stage(draws: Draws, place: Place) -> tuple[Stage, Shape]:
+def map_stage(draws: Draws, place: DatasetScope) -> tuple[Stage, DatasetShape]:
     given, shape = some_input(draws, place)
     how = draws.pick(["record", "record", "partition", "value", "whole", "picky"])
     if how == "whole":
         stage: Stage = {"type": "map", "input": text_files(draws), "per": "partition", "whole": True}
-        return stage | {"uses": draws.function("read_whole")}, Shape("objects", "json")
+        return stage | {"uses": draws.function("read_whole")}, DatasetShape("objects", "json")
     if how == "value" and place.broadcasts:
         stage = {"type": "map", "input": given, "uses": draws.function(draws.pick(["with_value", "changing"]))}
         stage["with"] = {"value": f"${{{{ stages.{draws.pick(place.broadcasts)} }}}}"}
-        result = Shape("objects", "int")
+        result = DatasetShape("objects", "int")
     elif how == "value":
         stage = {
             "type": "map",
@@ -68,7 +68,7 @@ def map_stage(draws: Draws, place: Place) -> tuple[Stage, Shape]:
             "uses": draws.function("with_value"),
             "with": {"value": _value(draws, place)},
         }
-        result = Shape("objects", "int")
+        result = DatasetShape("objects", "int")
     elif how == "partition":
         stage, result = _per_partition(draws, given)
     elif how == "picky":
@@ -79,20 +79,20 @@ def map_stage(draws: Draws, place: Place) -> tuple[Stage, Shape]:
     return stage, result
 
 
-def pairs_stage(draws: Draws, place: Place) -> tuple[Stage, Shape]:
+def pairs_stage(draws: Draws, place: DatasetScope) -> tuple[Stage, DatasetShape]:
     """A map to pairs, for a shuffle by key."""
     given, _ = some_input(draws, place)
     name = draws.pick(["to_pair", "to_skewed_pair", "to_list_pair"])
     return {"type": "map", "input": given, "uses": draws.function(name)}, _PER_RECORD[name]
 
 
-def _value(draws: Draws, place: Place) -> Any:
+def _value(draws: Draws, place: DatasetScope) -> Any:
     if place.numbers:
         return {"deep": [f"${{{{ {draws.pick(place.numbers)} }}}}", "and ${{ run.startTime == '' }}"]}
     return [1, {"a": None}]
 
 
-def _per_record(draws: Draws, given: Any, shape: Shape) -> tuple[Stage, Shape]:
+def _per_record(draws: Draws, given: Any, shape: DatasetShape) -> tuple[Stage, DatasetShape]:
     name = draws.pick(list(_PER_RECORD))
     stage: Stage = {"type": "map", "input": given, "uses": draws.function(name)}
     if name == "listed":
@@ -100,11 +100,11 @@ def _per_record(draws: Draws, given: Any, shape: Shape) -> tuple[Stage, Shape]:
     if name == "measured":
         stage["metrics"] = METRICS
     if name == "same":
-        return stage, Shape("objects", shape.records)
+        return stage, DatasetShape("objects", shape.records)
     return stage, _PER_RECORD[name]
 
 
-def _per_partition(draws: Draws, given: Any) -> tuple[Stage, Shape]:
+def _per_partition(draws: Draws, given: Any) -> tuple[Stage, DatasetShape]:
     name = draws.pick(list(_PER_PARTITION))
     stage: Stage = {"type": "map", "input": given, "per": "partition", "uses": draws.function(name)}
     if name == "measured_partition":
@@ -112,10 +112,10 @@ def _per_partition(draws: Draws, given: Any) -> tuple[Stage, Shape]:
     return stage, _PER_PARTITION[name]
 
 
-def _picky(draws: Draws, place: Place, given: Any) -> tuple[Stage, Shape]:
+def _picky(draws: Draws, place: DatasetScope, given: Any) -> tuple[Stage, DatasetShape]:
     """A map with failures: tolerated, too many, or none allowed."""
     if not draws.failing:
-        return {"type": "map", "input": given, "uses": draws.function("number")}, Shape("objects", "int")
+        return {"type": "map", "input": given, "uses": draws.function("number")}, DatasetShape("objects", "int")
     stage: Stage = {"type": "map", "input": given, "uses": draws.function(draws.pick(_PICKY))}
     if draws.rarely():
         stage |= {"per": "partition", "uses": draws.function("picky_partition")}
@@ -126,7 +126,7 @@ def _picky(draws: Draws, place: Place, given: Any) -> tuple[Stage, Shape]:
             stage["failedItems"] = {"uri": f"failed/${{{{ run.id }}}}/{draws.name('f')}"}
     if draws.rarely():
         stage["retry"] = {"nonRetryableErrorTypes": ["PickyError"], "initialInterval": "10ms"}
-    return stage, Shape("objects", "int")
+    return stage, DatasetShape("objects", "int")
 
 
 def _batch(draws: Draws, stage: Stage) -> None:
@@ -139,14 +139,14 @@ def _batch(draws: Draws, stage: Stage) -> None:
 # -- reduce --------------------------------------------------------------------------------------------------------
 
 
-def reduce_stage(draws: Draws, place: Place) -> tuple[Stage, Shape]:
+def reduce_stage(draws: Draws, place: DatasetScope) -> tuple[Stage, DatasetShape]:
     grouped = [name for name, shape in place.datasets.items() if shape.grouped]
     if grouped and draws.number(0, 2):
         return per_key_stage(draws, place, draws.pick(list(reversed(grouped))))
     given, _ = some_input(draws, place)
     per = draws.pick(["all", "all", "partition"])
     stage: Stage = {"type": "reduce", "input": given, "per": per}
-    result = Shape("objects", "any")
+    result = DatasetShape("objects", "any")
     if draws.maybe():
         _fold(draws, place, stage)
         return stage, result
@@ -163,7 +163,7 @@ def reduce_stage(draws: Draws, place: Place) -> tuple[Stage, Shape]:
     return stage, result
 
 
-def _fold(draws: Draws, place: Place, stage: Stage) -> None:
+def _fold(draws: Draws, place: DatasetScope, stage: Stage) -> None:
     """Add `combine` with settings that it allows."""
     combines = ["nest", "add", "append", *(["picky_add"] if draws.failing and draws.rarely() else [])]
     stage["combine"] = draws.function(draws.pick(combines))
@@ -182,13 +182,13 @@ def _fold(draws: Draws, place: Place, stage: Stage) -> None:
         stage["finish"] = draws.function(finish)
 
 
-def per_key_stage(draws: Draws, place: Place, given: str) -> tuple[Stage, Shape]:
+def per_key_stage(draws: Draws, place: DatasetScope, given: str) -> tuple[Stage, DatasetShape]:
     """A reduce per key over a shuffle, or over a barrier after one."""
     shape = place.datasets[given]
     stage: Stage = {"type": "reduce", "input": given, "per": "key"}
     if shape.grouped == "one" and draws.maybe():
         _fold(draws, place, stage)
-        return stage, Shape("objects", "pair")
+        return stage, DatasetShape("objects", "pair")
     uses = [
         "of_key",
         "of_key_measured",
@@ -202,18 +202,18 @@ def per_key_stage(draws: Draws, place: Place, given: str) -> tuple[Stage, Shape]
     if name == "of_key" and place.broadcasts and draws.maybe():
         stage |= {"uses": draws.function("of_key_with")}
         stage["with"] = {"value": f"${{{{ stages.{draws.pick(place.broadcasts)} }}}}"}
-    return stage, Shape("objects", "pair")
+    return stage, DatasetShape("objects", "pair")
 
 
 # -- broadcast, barrier --------------------------------------------------------------------------------------------
 
 
-def broadcast_stage(draws: Draws, place: Place) -> tuple[Stage, Shape]:
+def broadcast_stage(draws: Draws, place: DatasetScope) -> tuple[Stage, DatasetShape]:
     given, shape = some_input(draws, place)
     return {"type": "broadcast", "input": given}, shape
 
 
-def barrier_stage(draws: Draws, place: Place) -> tuple[Stage, Shape]:
+def barrier_stage(draws: Draws, place: DatasetScope) -> tuple[Stage, DatasetShape]:
     """A barrier after a stage; the caller ensures that one exists."""
     names = [name for name in place.datasets if "." not in name]
     name = draws.pick(list(reversed(names)))
@@ -223,7 +223,7 @@ def barrier_stage(draws: Draws, place: Place) -> tuple[Stage, Shape]:
 # -- settings of any stage ------------------------------------------------------------------------------------------
 
 
-def add_output(draws: Draws, name: str, stage: Stage, shape: Shape) -> None:
+def add_output(draws: Draws, name: str, stage: Stage, shape: DatasetShape) -> None:
     """Add an output in a format that can hold the records."""
     formats = _FORMATS.get((shape.kind, shape.records), [])
     if not formats or draws.number(0, 2) < 2:
@@ -246,7 +246,7 @@ _FORMATS: dict[tuple[str, str], list[dict[str, Any]]] = {
 """`json` and arrays may hold values that their format rejects: then the run must fail."""
 
 
-def add_order(draws: Draws, place: Place, stage: Stage) -> None:
+def add_order(draws: Draws, place: DatasetScope, stage: Stage) -> None:
     """Add `needs` and `when`."""
     if place.siblings and draws.rarely():
         stage["needs"] = [draws.pick(place.siblings)]
@@ -255,6 +255,6 @@ def add_order(draws: Draws, place: Place, stage: Stage) -> None:
         stage["when"] = draws.pick([f"has({number})", f"has({number}) && {number} > 2", f"{number} < 5", "1 > 2"])
 
 
-def exported(shape: Shape) -> Shape:
+def exported(shape: DatasetShape) -> DatasetShape:
     """The shape as a loop's state: later partitions may have any shape."""
-    return Shape(shape.kind, "any" if shape.kind == "objects" else shape.records, dynamic=True)
+    return DatasetShape(shape.kind, "any" if shape.kind == "objects" else shape.records, dynamic=True)

@@ -23,7 +23,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from treadle.dsl.model import Spec
 
-from .dataset_shapes import Place
+from .dataset_shapes import DatasetScope
 from .generator import Draws
 from .loops import add_stages
 
@@ -81,7 +81,7 @@ def _mix(draw: DrawFn, stages: dict[str, Any]) -> dict[str, Any]:
 @st.composite
 def _cases(draw: DrawFn, module: str, most: int, failing: bool) -> Case:
     draws = Draws(draw, module, failing)
-    place = Place()
+    place = DatasetScope()
     if draws.maybe():
         draws.declare("n", {"type": "integer", "default": draws.number(1, 4)})
         place.numbers.append("inputs.n")

@@ -12,7 +12,7 @@ from .prices import Prices, Rates, StoreRates
 from .usage import GIGABYTE, Usage, total
 
 
-class Line(Struct, frozen=True, rename="camel"):
+class BillLine(Struct, frozen=True, rename="camel"):
     """The usage and cost of one node."""
 
     node: str
@@ -37,7 +37,7 @@ class Line(Struct, frozen=True, rename="camel"):
 
 
 class Bill(Struct, frozen=True, rename="camel"):
-    lines: tuple[Line, ...]
+    lines: tuple[BillLine, ...]
     usage: Usage
     cost: float
     currency: str
@@ -47,7 +47,7 @@ class Bill(Struct, frozen=True, rename="camel"):
     """Usage that the bill lacks because nothing measured it."""
 
 
-def bill(lines: Sequence[Line], prices: Prices, store: str, unknown: Sequence[str] = ()) -> Bill:
+def bill(lines: Sequence[BillLine], prices: Prices, store: str, unknown: Sequence[str] = ()) -> Bill:
     """The lines with their cost, and the sum.
 
     `store`: the URL of the store. `unknown`: the usage that the lines lack.
@@ -59,7 +59,7 @@ def bill(lines: Sequence[Line], prices: Prices, store: str, unknown: Sequence[st
     return Bill(priced, total(line.usage for line in priced), cost, prices.currency, source, tuple(unknown))
 
 
-def _priced(line: Line, prices: Prices, store: StoreRates) -> Line:
+def _priced(line: BillLine, prices: Prices, store: StoreRates) -> BillLine:
     plain = prices.executors.get(line.kind.partition("/")[0], Rates())
     rates = prices.executors.get(line.kind, plain)
     usage = line.usage

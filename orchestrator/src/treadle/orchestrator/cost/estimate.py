@@ -18,14 +18,14 @@ from ..plan.plan import (
     Graph,
     GroupFeed,
     ItemsFeed,
-    Loop,
+    LoopNode,
     NarrowFeed,
     NodeData,
     Plan,
     RangeFeed,
     Segment,
 )
-from .bill import Line
+from .bill import BillLine
 from .usage import GIGABYTE, Usage, memory_given, temporary_given
 
 LEDGER_SECONDS = 0.05
@@ -53,7 +53,7 @@ class Assumed(Struct, frozen=True):
     """Stage -> bytes of all its output. Default: the plan's guess."""
 
 
-class Shape(Struct, frozen=True):
+class OutputEstimate(Struct, frozen=True):
     """The output of a segment, as the formula needs it for the segments that read it."""
 
     partitions: int
@@ -65,16 +65,16 @@ class Shape(Struct, frozen=True):
     put: str
 
 
-def estimate(plan: Plan, assumed: Assumed) -> list[Line]:
+def estimate(plan: Plan, assumed: Assumed) -> list[BillLine]:
     """One line for the run, and one for each segment and child. A loop counts with its maximum of iterations.
 
     A child that is planned when it starts has one line only, since its plan is not known yet.
     """
-    run = Line("(run)", "", "", Usage(actions=RUN_ACTIONS))
+    run = BillLine("(run)", "", "", Usage(actions=RUN_ACTIONS))
     return [run, *_lines(plan.graph, plan.executors, assumed, 1, {})]
 
 
-def elapsed(plan: Plan, lines: list[Line]) -> float:
+def elapsed(plan: Plan, lines: list[BillLine]) -> float:
     """The least number of seconds that the run takes: the longest path through its nodes."""
     took = {line.node: line.elapsed for line in lines}
     return _longest(plan.graph, took)
@@ -85,7 +85,7 @@ def _longest(graph: Graph, took: Mapping[str, float]) -> float:
     for node in graph.nodes:
         begins = max((ends.get(need, 0.0) for need in {*node.data, *node.after}), default=0.0)
         own = took.get(node.id, 0.0)
-        if isinstance(node, Loop):
+        if isinstance(node, LoopNode):
             own = _longest(node.body, took)
         elif isinstance(node, Child) and node.graph is not None:
             below = f"{node.id}/"
@@ -97,13 +97,13 @@ def _longest(graph: Graph, took: Mapping[str, float]) -> float:
 
 
 def _lines(
-    graph: Graph, executors: Mapping[str, Capabilities], assumed: Assumed, times: int, known: dict[str, Shape]
-) -> Iterator[Line]:
+    graph: Graph, executors: Mapping[str, Capabilities], assumed: Assumed, times: int, known: dict[str, OutputEstimate]
+) -> Iterator[BillLine]:
     for node in graph.nodes:
-        if isinstance(node, Loop):
+        if isinstance(node, LoopNode):
             yield from _lines(node.body, executors, assumed, times * node.max_iterations, known)
         elif isinstance(node, Child):
-            yield Line(node.id, "", "", Usage(actions=RUN_ACTIONS))
+            yield BillLine(node.id, "", "", Usage(actions=RUN_ACTIONS))
             inner = _lines(node.graph, executors, assumed, times, {}) if node.graph is not None else ()
             yield from (structs.replace(line, node=f"{node.id}/{line.node}") for line in inner)
         elif isinstance(node, Segment):
@@ -113,7 +113,7 @@ def _lines(
             yield _line(node, can, slots, assumed, times, known)
 
 
-def _shape(segment: Segment, slots: int, assumed: Assumed, known: Mapping[str, Shape]) -> Shape:
+def _shape(segment: Segment, slots: int, assumed: Assumed, known: Mapping[str, OutputEstimate]) -> OutputEstimate:
     """An assumption about a stage's output scales the output of all stages after it in proportion."""
     before = _feeding(segment, known)
     planned = sum(one.planned for one in before)
@@ -122,10 +122,10 @@ def _shape(segment: Segment, slots: int, assumed: Assumed, known: Mapping[str, S
     size = made[0] if made else int(segment.estimate * share)
     put = "" if isinstance(segment.tail, Discard) else segment.put
     partitions = segment.partitions or max((one.partitions for one in before), default=slots)
-    return Shape(partitions, size, segment.estimate, put)
+    return OutputEstimate(partitions, size, segment.estimate, put)
 
 
-def _feeding(segment: Segment, known: Mapping[str, Shape]) -> list[Shape]:
+def _feeding(segment: Segment, known: Mapping[str, OutputEstimate]) -> list[OutputEstimate]:
     """The data that the segment's partitions read. Broadcasts are left out, since a warm worker keeps them."""
     data = getattr(segment.feed, "data", None)
     if data is None:
@@ -135,8 +135,8 @@ def _feeding(segment: Segment, known: Mapping[str, Shape]) -> list[Shape]:
 
 
 def _line(
-    segment: Segment, can: Capabilities, slots: int, assumed: Assumed, times: int, known: Mapping[str, Shape]
-) -> Line:
+    segment: Segment, can: Capabilities, slots: int, assumed: Assumed, times: int, known: Mapping[str, OutputEstimate]
+) -> BillLine:
     own, inputs = known[segment.id], _feeding(segment, known)
     limit = segment.policy.max_concurrency or own.partitions
     waves = math.ceil(own.partitions / max(1, min(slots, limit)))
@@ -144,10 +144,12 @@ def _line(
     memory = memory_given(can, segment.policy.memory_start)
     usage = _repeated(_usage(segment, can, own, inputs, each, waves * each), times)
     name, late = segment.policy.executor, 0 < can.time_limit < each
-    return Line(segment.id, name, can.kind, usage, own.partitions, waves, times * waves * each, memory, late)
+    return BillLine(segment.id, name, can.kind, usage, own.partitions, waves, times * waves * each, memory, late)
 
 
-def _usage(segment: Segment, can: Capabilities, own: Shape, inputs: list[Shape], each: float, elapsed: float) -> Usage:
+def _usage(
+    segment: Segment, can: Capabilities, own: OutputEstimate, inputs: list[OutputEstimate], each: float, elapsed: float
+) -> Usage:
     seconds = own.partitions * each
     return Usage(
         own.partitions,
@@ -168,20 +170,20 @@ def _repeated(usage: Usage, times: int) -> Usage:
     return structs.replace(usage, **grown, moved={place: size * times for place, size in usage.moved.items()})
 
 
-def _bytes_in(segment: Segment, inputs: list[Shape]) -> int:
+def _bytes_in(segment: Segment, inputs: list[OutputEstimate]) -> int:
     if isinstance(segment.feed, FilesFeed):
         return sum(split.stop - split.start for split in segment.feed.splits)
     return sum(one.size for one in inputs)
 
 
-def _puts(segment: Segment, can: Capabilities, own: Shape, seconds: float) -> int:
+def _puts(segment: Segment, can: Capabilities, own: OutputEstimate, seconds: float) -> int:
     """A block and an output part for each partition, the ledger, and the objects that function calls leave."""
     blocks = own.partitions * ((own.put == "store") + (segment.output is not None))
     calls = PER_CALL * own.partitions if can.sizes and not can.kept else 0
     return blocks + calls + 2 + min(own.partitions, math.ceil(seconds / LEDGER_SECONDS))
 
 
-def _gets(segment: Segment, own: Shape, inputs: list[Shape]) -> int:
+def _gets(segment: Segment, own: OutputEstimate, inputs: list[OutputEstimate]) -> int:
     """A range of a file for each split, or a slice of each block that a partition reads from the store."""
     stored = [one for one in inputs if one.put == "store"]
     match segment.feed:
@@ -198,7 +200,7 @@ def _gets(segment: Segment, own: Shape, inputs: list[Shape]) -> int:
     return own.partitions if stored else 0
 
 
-def _moved(segment: Segment, inputs: list[Shape]) -> dict[str, int]:
+def _moved(segment: Segment, inputs: list[OutputEstimate]) -> dict[str, int]:
     if isinstance(segment.feed, FilesFeed):
         return {}
     places = sorted({one.put for one in inputs if one.put})

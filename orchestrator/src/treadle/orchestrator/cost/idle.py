@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from .bill import Line
+from .bill import BillLine
 from .usage import GIGABYTE, Usage
 
 
@@ -22,7 +22,7 @@ class Worked(NamedTuple):
     """The worker's memory in bytes."""
 
 
-def idle_line(executor: str, kind: str, attempts: Iterable[Worked], kept: float, now: float) -> Line | None:
+def idle_line(executor: str, kind: str, attempts: Iterable[Worked], kept: float, now: float) -> BillLine | None:
     """The idle time of one executor's workers between a run's attempts and after them. None: no worker has waited.
 
     A worker without a task lives for `kept` seconds. A longer gap means that this worker ended and another began.
@@ -33,7 +33,7 @@ def idle_line(executor: str, kind: str, attempts: Iterable[Worked], kept: float,
         return None
     seconds = sum(seconds for seconds, _ in waited)
     given = sum(seconds * memory for seconds, memory in waited) / GIGABYTE
-    return Line(f"(idle, {executor})", executor, kind, Usage(seconds=seconds, gigabyte_seconds=given))
+    return BillLine(f"(idle, {executor})", executor, kind, Usage(seconds=seconds, gigabyte_seconds=given))
 
 
 def _gaps(attempts: Iterable[Worked], kept: float, now: float) -> Iterator[tuple[float, int]]:

@@ -17,10 +17,10 @@ from treadle.primitives.stores.input_files import is_local
 
 from ..dispatcher.ledger.attempt_records import AttemptRecord
 from ..dispatcher.ledger.ledger import Committed, Started, read_from
-from ..plan.plan import Graph, Loop, Plan, Segment
+from ..plan.plan import Graph, LoopNode, Plan, Segment
 from ..run_store.run_files import RunFiles
 from ..run_store.run_requests import read_requests
-from .bill import Line
+from .bill import BillLine
 from .estimate import HEARTBEAT_SECONDS
 from .idle import Worked, idle_line
 from .usage import GIGABYTE, Usage, memory_given, temporary_given
@@ -75,7 +75,9 @@ class Spending:
         self._worked: dict[str, set[Worked]] = defaultdict(set)
         """Executor with resident workers -> attempts there."""
 
-    def lines(self, failed: Iterable[AttemptRecord] = (), events: int = 0, seconds_of_run: float = 0.0) -> list[Line]:
+    def lines(
+        self, failed: Iterable[AttemptRecord] = (), events: int = 0, seconds_of_run: float = 0.0
+    ) -> list[BillLine]:
         """A line for each segment that has begun. Blocking.
 
         `failed`: the log of attempts, for the usage of failed attempts. `events` of the run's history and
@@ -90,7 +92,7 @@ class Spending:
                 lost[segment.id].took(seconds, memory, record.requests, record.charge)
                 if record.started:
                     self._note(segment, record.slot, record.started, record.time, memory)
-        lines = [Line("(run)", "", "", self._of_driver(actions_of(events, seconds_of_run)))]
+        lines = [BillLine("(run)", "", "", self._of_driver(actions_of(events, seconds_of_run)))]
         for node, segments in self._ledgers.items():
             wide = any(segment.group for segment in segments.values())
             for chain in self._files.ledgers(node) if wide else [self._files.segment(node)]:
@@ -117,7 +119,7 @@ class Spending:
         if self._plan.executors[segment.policy.executor].kept and begin:
             self._worked[segment.policy.executor].add(Worked(slot, begin, end, memory))
 
-    def _idle(self) -> list[Line]:
+    def _idle(self) -> list[BillLine]:
         now = time.time()
         known = [(name, self._plan.executors[name], worked) for name, worked in sorted(self._worked.items())]
         found = [idle_line(name, can.kind, worked, can.kept, now) for name, can, worked in known]
@@ -138,7 +140,7 @@ class Spending:
         made = {} if parent_run(self._files.run) else read_requests(self._files) or {}
         return _with_requests(Usage(actions=actions), made)
 
-    def _line(self, segment: Segment, lost: _Sum) -> Line:
+    def _line(self, segment: Segment, lost: _Sum) -> BillLine:
         known, can = self._sums[segment.id], self._plan.executors[segment.policy.executor]
         charged = known.charged + lost.charged
         usage = Usage(
@@ -152,7 +154,7 @@ class Spending:
         )
         usage = _with_requests(usage, known.requests + lost.requests)
         name = segment.policy.executor
-        return Line(segment.id, name, can.kind, usage, len(known.partitions), measured=usage.calls > 0)
+        return BillLine(segment.id, name, can.kind, usage, len(known.partitions), measured=usage.calls > 0)
 
 
 def _with_requests(usage: Usage, made: Mapping[str, int]) -> Usage:
@@ -171,7 +173,7 @@ def _ledgers(graph: Graph) -> Iterator[tuple[str, dict[str, Segment]]]:
     for node in graph.nodes:
         if isinstance(node, Segment):
             yield node.id, {node.id: node}
-        elif isinstance(node, Loop):
+        elif isinstance(node, LoopNode):
             yield node.id, {one.id: one for one in node.body.walk() if isinstance(one, Segment)}
 
 

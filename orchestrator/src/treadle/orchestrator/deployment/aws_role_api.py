@@ -8,7 +8,7 @@ from typing import Any
 from .aws_keys import unless_missing
 from .desired_state import Change, compare
 from .lambda_desired_state import TAGS, tags_of
-from .request import Request
+from .request import DeployRequest
 from .role_policies import TRUST, policy
 from .settings import LambdaDeploySettings
 
@@ -18,7 +18,9 @@ POLICY = "treadle"
 class FunctionsRole:
     """The role `<prefix>-functions`. Its methods raise boto3's errors."""
 
-    def __init__(self, client: Any, request: Request, settings: LambdaDeploySettings, *, adopt: bool = False) -> None:
+    def __init__(
+        self, client: Any, request: DeployRequest, settings: LambdaDeploySettings, *, adopt: bool = False
+    ) -> None:
         """`client`: boto3's client for IAM. `adopt`: take the role over from another profile."""
         self._client, self._owner, self._adopt = client, request.owner, adopt
         self.name = f"{request.prefix}-functions"

@@ -7,14 +7,14 @@ from typing import Any
 from treadle.executors.function_handler import KEY_FROM_VARIABLE
 
 from .lambda_desired_state import EVENTS, functions, settings_of, tags_of
-from .request import Request
+from .request import DeployRequest
 from .role_policies import TRUST, policy
 from .settings import LambdaDeploySettings
 
 _ROLE = {"Fn::GetAtt": ["Role", "Arn"]}
 
 
-def template(request: Request, settings: LambdaDeploySettings) -> dict[str, Any]:
+def template(request: DeployRequest, settings: LambdaDeploySettings) -> dict[str, Any]:
     """Resources by the CloudFormation template reference (AWS::IAM::Role, AWS::Lambda::Function,
     AWS::Lambda::EventInvokeConfig).
 
@@ -38,7 +38,7 @@ def template(request: Request, settings: LambdaDeploySettings) -> dict[str, Any]
     }
 
 
-def _role(request: Request, settings: LambdaDeploySettings) -> dict[str, Any]:
+def _role(request: DeployRequest, settings: LambdaDeploySettings) -> dict[str, Any]:
     document = policy(request.store, settings.data, request.prefix, settings.key, network=bool(settings.subnets))
     properties = {
         "AssumeRolePolicyDocument": TRUST,
@@ -48,7 +48,7 @@ def _role(request: Request, settings: LambdaDeploySettings) -> dict[str, Any]:
     return {"Type": "AWS::IAM::Role", "Properties": properties}
 
 
-def _function(name: str, wanted: dict[str, Any], request: Request, role: Any) -> dict[str, Any]:
+def _function(name: str, wanted: dict[str, Any], request: DeployRequest, role: Any) -> dict[str, Any]:
     variables: dict[str, Any] = {variable: {"Ref": _parameter(variable)} for variable in _secret(request)}
     if KEY_FROM_VARIABLE in request.variables:
         variables[KEY_FROM_VARIABLE] = request.variables[KEY_FROM_VARIABLE]  # the place of the key is not secret
@@ -73,7 +73,7 @@ def _tags(tags: dict[str, str]) -> list[dict[str, str]]:
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 
-def _parameters(request: Request) -> dict[str, Any]:
+def _parameters(request: DeployRequest) -> dict[str, Any]:
     code: dict[str, Any] = {
         "CodeBucket": {"Type": "String", "Description": "Bucket of the package."},
         "CodeKey": {"Type": "String", "Description": "Name of the package's zip in it."},
@@ -85,7 +85,7 @@ def _parameters(request: Request) -> dict[str, Any]:
     return (code if request.package else {}) | secret
 
 
-def _secret(request: Request) -> list[str]:
+def _secret(request: DeployRequest) -> list[str]:
     """Names of the variables whose values must not be in a template."""
     return [name for name in request.variables if name != KEY_FROM_VARIABLE]
 

@@ -11,7 +11,7 @@ from treadle.executors.aws.invoker import function_name
 from treadle.primitives.errors import UsageError
 
 from .desired_state import VARIABLES
-from .request import Request
+from .request import DeployRequest
 from .settings import LambdaDeploySettings
 
 HANDLER = "treadle.executors.aws.entry.handler"
@@ -23,7 +23,7 @@ _VARIABLES_LIMIT = 4096
 """Bytes (Lambda quotas: environment variables)."""
 
 
-def functions(request: Request, settings: LambdaDeploySettings, role: str) -> dict[str, dict[str, Any]]:
+def functions(request: DeployRequest, settings: LambdaDeploySettings, role: str) -> dict[str, dict[str, Any]]:
     """Name -> wanted function. Raises UsageError when the variables are larger than Lambda allows."""
     size = sum(len(name.encode()) + len(value.encode()) for name, value in request.variables.items())
     if size > _VARIABLES_LIMIT:
@@ -34,7 +34,7 @@ def functions(request: Request, settings: LambdaDeploySettings, role: str) -> di
     return {function_name(request.prefix, size): _function(request, settings, role, size) for size in request.sizes}
 
 
-def _function(request: Request, settings: LambdaDeploySettings, role: str, size: int) -> dict[str, Any]:
+def _function(request: DeployRequest, settings: LambdaDeploySettings, role: str, size: int) -> dict[str, Any]:
     return {
         **code_of(request),
         "Role": role,
@@ -49,7 +49,7 @@ def _function(request: Request, settings: LambdaDeploySettings, role: str, size:
     }
 
 
-def tags_of(request: Request, settings: LambdaDeploySettings) -> dict[str, str]:
+def tags_of(request: DeployRequest, settings: LambdaDeploySettings) -> dict[str, str]:
     """The tags of a function and of the role."""
     return {**settings.tags, **request.owner.tags}
 
@@ -59,7 +59,7 @@ def network(subnets: Iterable[str], groups: Iterable[str]) -> dict[str, list[str
     return {"SubnetIds": sorted(subnets), "SecurityGroupIds": sorted(groups)}
 
 
-def code_of(request: Request) -> dict[str, Any]:
+def code_of(request: DeployRequest) -> dict[str, Any]:
     if request.package is None:
         return {"PackageType": "Image", "ImageUri": request.image}
     return {

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from treadle.executors.package.build import LAMBDA, Limits
+from treadle.executors.package.build import LAMBDA, PackageLimits
 from treadle.primitives.errors import StoreError, UsageError
 from treadle.primitives.stores.aws_config import aws_region
 from treadle.primitives.stores.store import Store
@@ -20,7 +20,7 @@ from .aws_keys import KeyPlace, unless_missing
 from .aws_role_api import FunctionsRole
 from .desired_state import VARIABLES, Change, compare, surplus
 from .lambda_desired_state import CODE, EVENTS, TAGS, functions, network, settings_of
-from .request import Request
+from .request import DeployRequest
 from .settings import LambdaDeploySettings
 
 _PACKAGES = "functions"
@@ -65,7 +65,7 @@ class LambdaDeployment:
     def __init__(
         self,
         clients: Clients,
-        request: Request,
+        request: DeployRequest,
         settings: LambdaDeploySettings,
         pause: Callable[[float], None] = time.sleep,
         *,
@@ -77,7 +77,7 @@ class LambdaDeployment:
         self._role = FunctionsRole(clients.roles, request, settings, adopt=adopt)
         if request.package is not None:
             by_store = request.store.startswith("s3://")
-            request.package.check(Limits(LAMBDA.provider, 0, LAMBDA.unzipped) if by_store else LAMBDA)
+            request.package.check(PackageLimits(LAMBDA.provider, 0, LAMBDA.unzipped) if by_store else LAMBDA)
 
     def plan(self) -> list[Change]:
         """The changes that `apply` would make; changes nothing. Raises UsageError and StoreError."""

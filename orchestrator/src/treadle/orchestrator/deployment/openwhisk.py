@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from treadle.executors.openwhisk.action import PACKAGE, SETTINGS, action_document, code_of, image_of
-from treadle.executors.openwhisk.client import Client, Reply
+from treadle.executors.openwhisk.client import OpenWhiskClient, Reply
 from treadle.executors.openwhisk.invoker import action_name
 from treadle.executors.openwhisk.responses import refuse
 from treadle.executors.package.build import OPENWHISK
 
 from .desired_state import Change, compare, surplus
 from .owner import OWNER
-from .request import Request
+from .request import DeployRequest
 
 _PAGE = 200
 """Actions in one listing: the maximum (apiv1swagger.json of apache/openwhisk, `limit`)."""
@@ -25,7 +25,7 @@ _PAGE = 200
 class OpenWhiskDeployment:
     """The actions of one profile. The caller enters the client."""
 
-    def __init__(self, client: Client, request: Request, key: bytes, *, adopt: bool = False) -> None:
+    def __init__(self, client: OpenWhiskClient, request: DeployRequest, key: bytes, *, adopt: bool = False) -> None:
         """`key`: the deployment key, which keys the digest of the settings. `adopt`: take over another profile's
         actions.
 

@@ -25,7 +25,7 @@ from .settings import DeploySettings, LambdaDeploySettings
 Provider = Literal["lambda", "openwhisk"]
 
 
-class Request(Struct, frozen=True):
+class DeployRequest(Struct, frozen=True):
     """Everything except the settings of one provider."""
 
     prefix: str

@@ -40,7 +40,7 @@ _ATTACH_TIMEOUT = 60.0
 _attached: dict[Path, int] = {}
 
 
-class Status(Struct, frozen=True):
+class EmbeddedStatus(Struct, frozen=True):
     """The live server and driver of a home. None: not alive, or not ready."""
 
     server: ServerState | None
@@ -62,7 +62,7 @@ def up(
     ui: bool = False,
     module: str = DRIVER_MODULE,
     environment: PythonEnvironment | None = None,
-) -> Status:
+) -> EmbeddedStatus:
     """The server and driver, started when needed. Neither ends as idle while this process lives, unless it calls
     `release`.
 
@@ -81,7 +81,7 @@ def up(
         except DriverFailed:
             server.result()  # its failure is the cause of the driver's
             raise
-        return Status(server.result(), driver)
+        return EmbeddedStatus(server.result(), driver)
 
 
 def down(home: Home) -> Ended:
@@ -91,9 +91,9 @@ def down(home: Home) -> Ended:
     return Ended(end_server(home), driver)
 
 
-def status(home: Home) -> Status:
+def status(home: Home) -> EmbeddedStatus:
     """The live server and driver. Starts nothing."""
-    return Status(running_server(home), running_driver(home))
+    return EmbeddedStatus(running_server(home), running_driver(home))
 
 
 def attach(home: Home) -> None:
@@ -112,11 +112,11 @@ __all__ = [
     "DRIVER_MODULE",
     "DriverFailed",
     "DriverState",
+    "EmbeddedStatus",
     "Ended",
     "OtherProfile",
     "PythonEnvironment",
     "ServerState",
-    "Status",
     "attach",
     "down",
     "end_driver",

@@ -27,7 +27,7 @@ from ..environment.profile import Slots, Table, reasons
 if TYPE_CHECKING:
     from treadle.executors.functions.executor import FunctionExecutor
     from treadle.executors.functions.invoker import Invoker
-    from treadle.executors.openwhisk.client import Client
+    from treadle.executors.openwhisk.client import OpenWhiskClient
 
 S = TypeVar("S", bound=Table)
 MOST_CALLS = 100_000
@@ -195,11 +195,11 @@ def open_openwhisk(settings: OpenWhiskSettings, place: Place) -> Executor:
     return _staying(executor, settings, place, inbound=True)
 
 
-def openwhisk_client(settings: OpenWhiskSettings, secret: Callable[[str], str]) -> Client:
+def openwhisk_client(settings: OpenWhiskSettings, secret: Callable[[str], str]) -> OpenWhiskClient:
     """The client of a table. Raises UsageError for impossible settings, or for a missing secret."""
-    from treadle.executors.openwhisk.client import Client
+    from treadle.executors.openwhisk.client import OpenWhiskClient
 
-    return Client(
+    return OpenWhiskClient(
         settings.endpoint,
         secret(settings.key_secret),
         namespace=settings.namespace,

@@ -22,7 +22,7 @@ LOCAL = "local"
 """The executor that needs no table."""
 
 
-class Places(Mapping[str, Executor]):
+class ExecutorRegistry(Mapping[str, Executor]):
     """Executors by name. Each is opened at its first look-up, and not started.
 
     `self[name]` raises UsageError for a wrong table, and KeyError for an unknown name. Resident functions are found
@@ -78,11 +78,11 @@ class Abilities(Mapping[str, Capabilities]):
         return len(self._places)
 
 
-def open_places(home: Home, profile: Profile, slots: int | None = None) -> Places:
+def open_places(home: Home, profile: Profile, slots: int | None = None) -> ExecutorRegistry:
     """The executors of a profile. `slots`: of `local`, in place of the profile's own number."""
     secret = with_connections(profile.kafka, home.secret)
     place = Place(profile.store_url(home), str(home.key), str(home.host_root), secret, task_variables(profile))
-    return Places({LOCAL: _local(profile, slots), **profile.executors}, place)
+    return ExecutorRegistry({LOCAL: _local(profile, slots), **profile.executors}, place)
 
 
 def _local(profile: Profile, slots: int | None) -> dict[str, Any]:

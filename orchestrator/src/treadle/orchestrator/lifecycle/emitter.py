@@ -18,7 +18,7 @@ from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import TreadleError
 from treadle.primitives.events import Event
 
-from ..dispatcher.driver_context.run_context import Run, Site
+from ..dispatcher.driver_context.run_context import DriverContext, RunContext
 from ..dispatcher.orders import Orders
 from ..plan.plan import Graph
 from ..protocol import messages
@@ -55,7 +55,7 @@ def _harmless(
 class Telling:
     """Emits events for the runs of a driver. `announcer`: None if the profile has no `lifecycle`."""
 
-    def __init__(self, site: Site, announcer: Announcer | None) -> None:
+    def __init__(self, site: DriverContext, announcer: Announcer | None) -> None:
         self._site, self._announcer = site, announcer
 
     @property
@@ -123,7 +123,7 @@ class Telling:
         about = self._about(run, messages.unpack(order.orders, Orders).resumption)
         await self._tell(run.id, self._ends(run, about, order.node, report))
 
-    def _ends(self, run: Run, about: About, node: str, report: NodeReport) -> list[Event]:
+    def _ends(self, run: RunContext, about: About, node: str, report: NodeReport) -> list[Event]:
         """The events at the end of a node: none if it was stopped or lost its input."""
         stages = run.plan.graph.node(node).stages
         if report.summary:
@@ -135,15 +135,15 @@ class Telling:
             return [stage_news(about, "failed", stage, time.time(), failure=why) for stage in stages]
         return []
 
-    def _points(self, run: Run, about: About, nodes: Iterable[str]) -> list[Event]:
+    def _points(self, run: RunContext, about: About, nodes: Iterable[str]) -> list[Event]:
         """The events of barriers, which begin and end at once, without an activity of their own."""
         stages = [stage for node in nodes for stage in run.plan.graph.node(node).stages]
         return [stage_news(about, what, stage, time.time()) for stage in stages for what in ("started", "completed")]
 
-    async def _run(self, run: str) -> Run:
+    async def _run(self, run: str) -> RunContext:
         return await asyncio.to_thread(self._site.open, run)
 
-    def _about(self, run: Run, resumption: int) -> About:
+    def _about(self, run: RunContext, resumption: int) -> About:
         return About(run.id, str(run.submission.spec["name"]), resumption, run.plan.started)
 
     def _workflow(self, run: str) -> str:

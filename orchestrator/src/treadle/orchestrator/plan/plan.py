@@ -211,7 +211,7 @@ class Segment(Struct, frozen=True, tag="segment"):
     reasons: tuple[str, ...] = ()
 
 
-class Barrier(Struct, frozen=True, tag="barrier"):
+class BarrierNode(Struct, frozen=True, tag="barrier"):
     """A point in the graph with the same data as its input: a barrier, or a broadcast of an input with a single
     record."""
 
@@ -225,7 +225,7 @@ class Barrier(Struct, frozen=True, tag="barrier"):
     does: str = "wait for the input"
 
 
-class Loop(Struct, frozen=True, tag="loop"):
+class LoopNode(Struct, frozen=True, tag="loop"):
     """A graph repeated with state. States and `next` are DataRefs, or JSON values (templates included)."""
 
     id: str
@@ -266,7 +266,7 @@ class Child(Struct, frozen=True, tag="child"):
     reasons: tuple[str, ...] = ()
 
 
-Node = Segment | Barrier | Loop | Child
+Node = Segment | BarrierNode | LoopNode | Child
 
 
 class Graph(Struct, frozen=True):
@@ -284,7 +284,7 @@ class Graph(Struct, frozen=True):
         out."""
         for node in self.nodes:
             yield node
-            if isinstance(node, Loop):
+            if isinstance(node, LoopNode):
                 yield from node.body.walk()
 
     def nodes_of(self, stage: str) -> tuple[Node, ...]:

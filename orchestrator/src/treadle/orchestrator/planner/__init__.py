@@ -48,11 +48,11 @@ from .settings import Decorators
 from .sources import Sources
 from .subworkflows import inner
 from .task_groups import in_groups
-from .transport import Site as Site
+from .transport import RunLocation as RunLocation
 
 
 def make_plan(
-    spec: Spec, inputs: Mapping[str, Any], run: Mapping[str, str], functions: Decorators, base: Path, site: Site
+    spec: Spec, inputs: Mapping[str, Any], run: Mapping[str, str], functions: Decorators, base: Path, site: RunLocation
 ) -> Plan:
     """The plan of a validated spec for these inputs.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from treadle.dsl.caching import Cache, first_given
 from treadle.dsl.graph.cacheability import Keeping
-from treadle.dsl.graph.graph import Graph, references_of
+from treadle.dsl.graph.graph import StageGraph, references_of
 from treadle.dsl.graph.stages import all_stages, functions_of
 from treadle.dsl.model import LoopStage, Spec, Stage, WorkStage
 
@@ -15,7 +15,7 @@ from .settings import Decorators, decorated_settings
 from .sources import Sources
 
 
-def kept_stages(graph: Graph, sources: Sources, functions: Decorators) -> tuple[dict[str, Kept], dict[str, str]]:
+def kept_stages(graph: StageGraph, sources: Sources, functions: Decorators) -> tuple[dict[str, Kept], dict[str, str]]:
     """(cache settings by stage, reasons by stage that should be cached and cannot be)."""
     spec, stages = graph.spec, {name: node.stage for name, node in graph.nodes.items()}
     wanted = {name: cache for name, stage in stages.items() if (cache := _wanted(spec, stage, functions))}

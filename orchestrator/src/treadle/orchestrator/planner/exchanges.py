@@ -19,7 +19,7 @@ from ..plan.plan import AllFeed, BundleFeed, GroupFeed, NodeData, Shipped
 from .exchange_levels import Levels, levels_of
 from .lowering import Level
 from .maps import call
-from .pipeline import Dataset, Flow, by_of
+from .pipeline import Dataset, Pipeline, by_of
 
 # -- shuffle ----------
 
@@ -50,20 +50,20 @@ def shuffle(level: Level, name: str, stage: ShuffleStage) -> None:
         level.gather(name, stage)
 
 
-def _in_two_levels(level: Level, node_id: str, tail: Scatter, flow: Flow, levels: Levels, index: int) -> None:
+def _in_two_levels(level: Level, node_id: str, tail: Scatter, flow: Pipeline, levels: Levels, index: int) -> None:
     """Bundles first, then a segment that merges them. The merge runs no user code, so it may be retried at will."""
     dataset = level.add(flow, f"{node_id}.level1", tail, "scattered")
     assert isinstance(dataset.ref, NodeData)
     assert flow.policy is not None
     run = levels.runs[index]
-    second = Flow(BundleFeed(dataset.ref, run), levels.tasks[index], flow.estimate, [], [tail.stage])
+    second = Pipeline(BundleFeed(dataset.ref, run), levels.tasks[index], flow.estimate, [], [tail.stage])
     second.data = set(dataset.nodes)
     second.policy = msgspec.structs.replace(flow.policy, idempotent=True)
     second.reasons.append(f"each partition merges the bundles of one of {levels.groups} groups from {run} sources")
     level.add(second, node_id, Merge(tail.stage))
 
 
-def _partitions(level: Level, name: str, stage: ShuffleStage, flows: Sequence[Flow]) -> int:
+def _partitions(level: Level, name: str, stage: ShuffleStage, flows: Sequence[Pipeline]) -> int:
     if stage.partitions is not None:
         return level.planner.sources.partitions(stage.partitions)
     known = [flow.partitions for flow in flows]
@@ -101,13 +101,13 @@ def _boundaries(level: Level, name: str, stage: ShuffleStage, partitions: int, s
         return Value(given)
     if isinstance(given, str):
         return Value("${{ stages." + given + " }}")
-    flow = Flow(AllFeed(NodeData(tuple(samples))), 1, 2**16, [Cuts(name, partitions)], [name], set(samples))
+    flow = Pipeline(AllFeed(NodeData(tuple(samples))), 1, 2**16, [Cuts(name, partitions)], [name], set(samples))
     flow.policy, flow.when = level.planner.policy(stage), stage.when or ""
     level.add(flow, f"{name}.cuts")
     return Value("${{ cuts." + name + " }}")
 
 
-def _need_boundaries(level: Level, flow: Flow, name: str, template: str) -> None:
+def _need_boundaries(level: Level, flow: Pipeline, name: str, template: str) -> None:
     path = template.removeprefix("${{ ").removesuffix(" }}")
     root, stage = path.split(".")
     if root == "stages":
@@ -142,7 +142,7 @@ def _ships_as_it_is(level: Level, name: str, stage: BroadcastStage) -> bool:
     return stage.input not in {f"state.{state}" for state in inner} and not level.conditional.issuperset(readers)
 
 
-def _broadcast_flow(level: Level, name: str, stage: BroadcastStage) -> Flow:
+def _broadcast_flow(level: Level, name: str, stage: BroadcastStage) -> Pipeline:
     flow = level.collect(stage.input, name, stage)
     level.require(flow, name, stage)
     flow.ops.append(ToBroadcast(name, level.planner.is_single(stage.input, name), stage.limit))
@@ -152,7 +152,7 @@ def _broadcast_flow(level: Level, name: str, stage: BroadcastStage) -> Flow:
 # -- reduce ----------
 
 
-def reduce_flow(level: Level, name: str, stage: ReduceStage) -> Flow:
+def reduce_flow(level: Level, name: str, stage: ReduceStage) -> Pipeline:
     if stage.per == "key":
         flow = _per_key(level, name, stage)
     elif stage.per == "partition":
@@ -170,7 +170,7 @@ def reduce_flow(level: Level, name: str, stage: ReduceStage) -> Flow:
     return flow
 
 
-def _per_key(level: Level, name: str, stage: ReduceStage) -> Flow:
+def _per_key(level: Level, name: str, stage: ReduceStage) -> Pipeline:
     found = level.shuffle_of(stage.input)
     if found is None:
         raise UsageError(f"{name}: per: key reads no shuffle", "Name a shuffle, or a barrier over one, as its input.")
@@ -198,14 +198,14 @@ def _fold(name: str, stage: ReduceStage, fan_in: int = 0) -> Reduce:
     )
 
 
-def _root(level: Level, name: str, stage: ReduceStage, flow: Flow) -> Flow:
+def _root(level: Level, name: str, stage: ReduceStage, flow: Pipeline) -> Pipeline:
     """The single task of a reduce over all data. Its result is assumed to be small."""
     flow.estimate = 2**16
     level.require(flow, name, stage)
     return flow
 
 
-def _tree(level: Level, name: str, stage: ReduceStage) -> Flow:
+def _tree(level: Level, name: str, stage: ReduceStage) -> Pipeline:
     """Leaves fold inside the producer's tasks; levels of groups follow until one task can fold the rest."""
     fan_in = level.planner.sources.count(stage.fan_in, 2) if stage.fan_in is not None else DEFAULT_FAN_IN
     fold = Reduce(stage=name, per="partition", combine=stage.combine or "")
@@ -216,7 +216,7 @@ def _tree(level: Level, name: str, stage: ReduceStage) -> Flow:
     height = 0
     while count > fan_in * fan_in:
         height, count = height + 1, -(-count // fan_in)
-        flow = Flow(
+        flow = Pipeline(
             GroupFeed(dataset.ref, fan_in), count, dataset.estimate // fan_in, [fold], [name], set(dataset.nodes)
         )
         flow.policy, flow.when = level.planner.policy(stage), stage.when or ""

@@ -29,7 +29,7 @@ from treadle.primitives.functions import CAPTURED
 
 from ..plan.plan import (
     AllFeed,
-    Barrier,
+    BarrierNode,
     BundleFeed,
     Child,
     DataRef,
@@ -39,8 +39,8 @@ from ..plan.plan import (
     Graph,
     GroupFeed,
     ItemsFeed,
-    Loop,
     LoopData,
+    LoopNode,
     NarrowFeed,
     Node,
     NodeData,
@@ -50,7 +50,7 @@ from ..plan.plan import (
 )
 
 
-class NodeView(Struct, frozen=True, rename="camel"):
+class NodeExplanation(Struct, frozen=True, rename="camel"):
     """One node of the plan in words."""
 
     node: str
@@ -76,7 +76,7 @@ class NodeView(Struct, frozen=True, rename="camel"):
     reasons: tuple[str, ...]
 
 
-def explain(plan: Plan) -> list[NodeView]:
+def explain(plan: Plan) -> list[NodeExplanation]:
     """Every node in order. A loop's body follows the loop; the nodes of a sub-workflow (`load/count`) follow its
     stage."""
     return list(_views(plan.graph, 0))
@@ -106,24 +106,24 @@ def dot(plan: Plan) -> str:
 # -- nodes ----------
 
 
-def _views(graph: Graph, depth: int) -> Iterator[NodeView]:
+def _views(graph: Graph, depth: int) -> Iterator[NodeExplanation]:
     for node in graph.nodes:
         yield _view(node, depth)
-        if isinstance(node, Loop):
+        if isinstance(node, LoopNode):
             yield from _views(node.body, depth + 1)
         elif isinstance(node, Child) and node.graph is not None:
             yield from (_below(node.id, view) for view in _views(node.graph, depth + 1))
 
 
-def _below(child: str, view: NodeView) -> NodeView:
+def _below(child: str, view: NodeExplanation) -> NodeExplanation:
     after = tuple(f"{child}/{need}" for need in view.after)
     return msgspec.structs.replace(view, node=f"{child}/{view.node}", after=after)
 
 
-def _view(node: Node, depth: int) -> NodeView:
+def _view(node: Node, depth: int) -> NodeExplanation:
     after = tuple(sorted({*node.data, *node.after}))
     if isinstance(node, Segment):
-        return NodeView(
+        return NodeExplanation(
             node.id,
             "segment",
             node.stages,
@@ -140,12 +140,14 @@ def _view(node: Node, depth: int) -> NodeView:
             node.reasons,
         )
     kind, does = _shape(node)
-    return NodeView(node.id, kind, node.stages, depth, "", (does,), 0, "", 0, "", after, node.when, "", node.reasons)
+    return NodeExplanation(
+        node.id, kind, node.stages, depth, "", (does,), 0, "", 0, "", after, node.when, "", node.reasons
+    )
 
 
-def _shape(node: Barrier | Loop | Child) -> tuple[Literal["barrier", "loop", "workflow"], str]:
+def _shape(node: BarrierNode | LoopNode | Child) -> tuple[Literal["barrier", "loop", "workflow"], str]:
     match node:
-        case Loop():
+        case LoopNode():
             until = f" until {node.until}" if node.until else ""
             return "loop", f"repeat{until}, at most {node.max_iterations} times"
         case Child():
@@ -242,7 +244,7 @@ def _edges(graph: Graph) -> Iterator[tuple[str, str]]:
     known = {node.id for node in graph.nodes}
     for node in graph.nodes:
         yield from ((need, node.id) for need in sorted({*node.data, *node.after} & known))
-        if isinstance(node, Loop):
+        if isinstance(node, LoopNode):
             inner = {one.id for one in node.body.nodes}
             yield from ((node.id, one.id) for one in node.body.nodes if not inner & {*one.data, *one.after})
             yield from _edges(node.body)
@@ -253,6 +255,6 @@ def _edges(graph: Graph) -> Iterator[tuple[str, str]]:
             yield from ((f"{node.id}/{source}", f"{node.id}/{target}") for source, target in _edges(node.graph))
 
 
-def _caption(view: NodeView, newline: str) -> str:
+def _caption(view: NodeExplanation, newline: str) -> str:
     count = f"{view.partitions} partition{'s' * (view.partitions != 1)}" if view.partitions else view.kind
     return newline.join([", ".join(view.stages) or view.node, count]).replace('"', "'")

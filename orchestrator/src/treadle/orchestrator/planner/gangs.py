@@ -5,11 +5,11 @@ from __future__ import annotations
 from treadle.primitives.errors import UsageError
 
 from ..plan.plan import FilesFeed, Policy
-from .pipeline import Flow
-from .transport import Site
+from .pipeline import Pipeline
+from .transport import RunLocation
 
 
-def check_gang(site: Site, name: str, size: int, flow: Flow) -> None:
+def check_gang(site: RunLocation, name: str, size: int, flow: Pipeline) -> None:
     """Explain the gang of stage `name`. Raises UsageError when its number of partitions is known to differ from `size`,
     or when that many cannot run together here."""
     policy = flow.policy or Policy()
@@ -36,7 +36,7 @@ def check_gang(site: Site, name: str, size: int, flow: Flow) -> None:
     flow.reasons.append(f"a gang: its {size} partitions run together, each in a slot of its own, or not at all")
 
 
-def _hint(flow: Flow, size: int) -> str:
+def _hint(flow: Pipeline, size: int) -> str:
     if isinstance(flow.feed, FilesFeed):
         return f"Write `gang: {flow.partitions}`, choose another `split`, or shuffle to `partitions: {size}` before it."
     return f"Write `gang: {flow.partitions}`, or `partitions: {size}` where the partitions are made."

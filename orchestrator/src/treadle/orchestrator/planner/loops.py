@@ -10,19 +10,19 @@ from treadle.dsl.graph.requirements import expression_paths, inner_stages, order
 from treadle.dsl.model import LoopStage
 from treadle.dsl.templates import is_reference, template_paths
 
-from ..plan.plan import DataRef, Graph, Loop
+from ..plan.plan import DataRef, Graph, LoopNode
 from .lowering import Level
 from .pipeline import nested_paths
 
 
-def loop_node(level: Level, name: str, stage: LoopStage, plan: Callable[[Level], None]) -> Loop:
+def loop_node(level: Level, name: str, stage: LoopStage, plan: Callable[[Level], None]) -> LoopNode:
     """The node of a loop. `plan` makes the nodes of its body."""
     state, data = _initial(level, name, stage)
     body, next_, carried = _body(level.inner(name, stage), stage, plan)
     data |= {node for inner in body.nodes for node in inner.data}.union(*carried.values())
     inside = {node.id for node in body.nodes}
     _, order = inner_stages(stage)
-    return Loop(
+    return LoopNode(
         id=name,
         stages=(name,),
         state=state,

@@ -30,7 +30,7 @@ from treadle.primitives.errors import UsageError
 
 from ..plan.plan import (
     AllFeed,
-    Barrier,
+    BarrierNode,
     DataRef,
     Form,
     Graph,
@@ -44,7 +44,7 @@ from ..plan.plan import (
     Tolerance,
 )
 from .outputs import output_of, writer_of
-from .pipeline import Dataset, Flow, by_of, why_not_fused
+from .pipeline import Dataset, Pipeline, by_of, why_not_fused
 from .planner import Planner
 from .read_counts import beside_one_input, kept_references, reads, skipped_where
 
@@ -67,8 +67,8 @@ class Level:
         self.planner, self.stages, self.parent, self.path = planner, stages, parent, path
         self.nodes: list[Node] = []
         self.outputs: dict[str, str] = {}
-        self._open: dict[str, Flow] = {}
-        self._flows: dict[str, list[Flow]] = {}
+        self._open: dict[str, Pipeline] = {}
+        self._flows: dict[str, list[Pipeline]] = {}
         """Stage -> the flows that it is part of."""
         self._datasets: dict[str, Dataset] = {}
         self.scattered: dict[str, Dataset] = {}
@@ -104,7 +104,7 @@ class Level:
 
     # -- output of a stage
 
-    def close(self, name: str, stage: WorkStage, flow: Flow) -> None:
+    def close(self, name: str, stage: WorkStage, flow: Pipeline) -> None:
         """A stage's flow is complete. Keep it open for a single reader that may join it, or make it a segment."""
         written = self._write(name, stage, flow, name)
         if written is not None:
@@ -114,7 +114,7 @@ class Level:
         if stage.output or self.consumers[name] != 1:
             self.dataset(name)
 
-    def _write(self, name: str, stage: WorkStage, flow: Flow, node_id: str) -> Dataset | None:
+    def _write(self, name: str, stage: WorkStage, flow: Pipeline, node_id: str) -> Dataset | None:
         """Let the flow write the stage's output, if it has one. Returns the dataset, or None if the flow stays open.
 
         A cached stage is written by another segment, which runs in every run, since the files belong to the run. The
@@ -150,10 +150,10 @@ class Level:
         if shuffled:
             self.scattered[name] = self._datasets.pop(name)
 
-    def pass_on(self, name: str, stage: Stage, dataset: Dataset, limit: int = 0) -> Barrier:
+    def pass_on(self, name: str, stage: Stage, dataset: Dataset, limit: int = 0) -> BarrierNode:
         """The node of a stage that has the same data as its input."""
         self._datasets[name] = dataclasses.replace(dataset, nodes=dataset.nodes | {name}, limit=limit)
-        return Barrier(
+        return BarrierNode(
             id=name,
             stages=(name,),
             data=tuple(sorted(dataset.nodes)),
@@ -164,22 +164,22 @@ class Level:
 
     # -- reading
 
-    def read(self, reference: Reference, user: str, *, apart: bool = False) -> Flow:
+    def read(self, reference: Reference, user: str, *, apart: bool = False) -> Pipeline:
         """A new flow that reads a stage's input partition by partition, sorted if its shuffle has `sort`.
 
         A shuffle that has been gathered is read in gathered form, unless the inputs must stay `apart`.
         """
         if not isinstance(reference, str) or reference.startswith("inputs."):
-            return Flow(*self.planner.sources.feed(reference))
+            return Pipeline(*self.planner.sources.feed(reference))
         shuffled = self._shuffled(reference) if apart or reference not in self._datasets else None
         dataset = shuffled or self.reference(reference, user)
-        flow = Flow(NarrowFeed(dataset.ref), dataset.partitions, dataset.estimate, data=set(dataset.nodes))
+        flow = Pipeline(NarrowFeed(dataset.ref), dataset.partitions, dataset.estimate, data=set(dataset.nodes))
         stage = self.shuffle_of(reference)
         if shuffled is not None and stage is not None and stage[1].sort:
             flow.ops.append(Sort(stage[0], by_of(stage[1])))
         return flow
 
-    def join(self, reference: Reference, name: str, stage: WorkStage, tolerance: Tolerance | None = None) -> Flow:
+    def join(self, reference: Reference, name: str, stage: WorkStage, tolerance: Tolerance | None = None) -> Pipeline:
         """The flow that this stage continues: its input's own if it may join it, or a new one."""
         producer = stage_name(reference) if isinstance(reference, str) else None
         policy = self.planner.policy(stage)
@@ -194,7 +194,7 @@ class Level:
         self.require(flow, name, stage)
         return flow
 
-    def take_open(self, producer: str | None) -> Flow | None:
+    def take_open(self, producer: str | None) -> Pipeline | None:
         """Take the open flow of a stage, for a reader that ends it with a tail of its own."""
         return self._open.pop(producer, None) if producer else None
 
@@ -210,7 +210,7 @@ class Level:
         """The level of a loop's body."""
         return Level(self.planner, loop.stages, self, kept_references(loop), (*self.path, "stages", name))
 
-    def require(self, flow: Flow, name: str, stage: WorkStage) -> None:
+    def require(self, flow: Pipeline, name: str, stage: WorkStage) -> None:
         """Add the stage's own needs to the flow: settings, order, conditions, values, broadcasts."""
         flow.stages.append(name)
         flow.reasons += self.planner.sources.excuse
@@ -223,19 +223,19 @@ class Level:
             self.use_broadcast(flow, ".".join(path), path[1])
         self._wait_to_know(flow, stage)
 
-    def make_ready(self, flow: Flow, stage: Stage) -> None:
+    def make_ready(self, flow: Pipeline, stage: Stage) -> None:
         """Prepare a flow that only reads the stage's input. It runs when the stage does, and runs no user code."""
         policy = self.planner.policy(stage if isinstance(stage, Settings) else Settings())
         flow.policy = msgspec.structs.replace(policy, gang=0, idempotent=True)
         flow.when, flow.after = stage.when or "", {*self.planner.order(stage)}
         self._wait_to_know(flow, stage)
 
-    def _wait_to_know(self, flow: Flow, stage: Stage) -> None:
+    def _wait_to_know(self, flow: Pipeline, stage: Stage) -> None:
         """Skip the flow whenever the stage is skipped, although it may not read the data that causes this."""
         for reference in self._skipping(stage):
             flow.data |= (self._shuffled(reference) or self.reference(reference, reference.split(".")[0])).nodes
 
-    def use_broadcast(self, flow: Flow, path: str, stage: str) -> None:
+    def use_broadcast(self, flow: Pipeline, path: str, stage: str) -> None:
         dataset = self.reference(stage, stage)
         flow.broadcasts[path] = Shipped(dataset.ref, stage, dataset.limit)
         flow.data |= dataset.nodes
@@ -280,13 +280,13 @@ class Level:
         written = self._write(name, stage, flow, f"{name}.gathered")
         self._datasets[name] = written or self.add(flow, f"{name}.out", self._tail(name, flow))
 
-    def _tail(self, name: str, flow: Flow) -> Tail:
+    def _tail(self, name: str, flow: Pipeline) -> Tail:
         if self.consumers[name]:
             return Keep()
         flow.kept = self.parent is None
         return Discard() if flow.output else Keep()
 
-    def collect(self, reference: Reference, name: str, stage: WorkStage) -> Flow:
+    def collect(self, reference: Reference, name: str, stage: WorkStage) -> Pipeline:
         """A flow of one partition that reads the whole input. `require` has not been called for it yet."""
         if isinstance(reference, str) and not reference.startswith("inputs."):
             dataset = self.reference(reference, name)
@@ -298,11 +298,11 @@ class Level:
             dataset = self.add(flow, f"{name}.in")
         return self.all_of(dataset)
 
-    def all_of(self, dataset: Dataset) -> Flow:
+    def all_of(self, dataset: Dataset) -> Pipeline:
         """A flow of one partition that reads all partitions of a dataset."""
-        return Flow(AllFeed(dataset.ref), 1, dataset.estimate, data=set(dataset.nodes))
+        return Pipeline(AllFeed(dataset.ref), 1, dataset.estimate, data=set(dataset.nodes))
 
-    def add(self, flow: Flow, node_id: str, tail: Tail | None = None, form: Form = "plain") -> Dataset:
+    def add(self, flow: Pipeline, node_id: str, tail: Tail | None = None, form: Form = "plain") -> Dataset:
         """Make the flow a segment."""
         self.nodes.append(flow.segment(node_id, self.planner.site, tail))
         return Dataset(NodeData((node_id,), form), flow.partitions, flow.estimate, frozenset({node_id}))

@@ -14,7 +14,7 @@ from treadle.executors.program import Arg, Call, Cut, MapPartition, MapRecords, 
 from ..plan.plan import FilesFeed, NarrowFeed, Tolerance
 from .gangs import check_gang
 from .lowering import Level
-from .pipeline import Flow
+from .pipeline import Pipeline
 from .sources import batched
 
 
@@ -24,7 +24,7 @@ def call(function: str, arguments: dict[str, Any]) -> Call:
     return Call(function, args)
 
 
-def map_flow(level: Level, name: str, stage: MapStage) -> Flow:
+def map_flow(level: Level, name: str, stage: MapStage) -> Pipeline:
     tolerance = _tolerance(level, stage)
     flow = _batched(level, name, stage) if stage.batch else level.join(stage.input, name, stage, tolerance)
     _keep_unparsable(flow, stage)
@@ -60,14 +60,14 @@ def _tolerance(level: Level, stage: MapStage) -> Tolerance | None:
     return Tolerance(percent=parse_percentage(given), failed_items=uri)
 
 
-def _keep_unparsable(flow: Flow, stage: MapStage) -> None:
+def _keep_unparsable(flow: Pipeline, stage: MapStage) -> None:
     """If a tolerant map reads files itself, lines that cannot be parsed count as failed records."""
     if stage.tolerated_failures is not None and isinstance(flow.feed, FilesFeed) and not flow.ops:
         kept = (replace(split, options=replace(split.options, tolerate=True)) for split in flow.feed.splits)
         flow.feed = FilesFeed(tuple(kept))
 
 
-def _batched(level: Level, name: str, stage: MapStage) -> Flow:
+def _batched(level: Level, name: str, stage: MapStage) -> Pipeline:
     assert stage.batch is not None
     flow = _to_cut(level, name, stage)
     _keep_unparsable(flow, stage)
@@ -77,13 +77,13 @@ def _batched(level: Level, name: str, stage: MapStage) -> Flow:
     else:
         items = level.planner.sources.count(stage.batch.max_items) if stage.batch.max_items is not None else 0
         dataset = level.add(flow, f"{name}.cut", Cut(items, stage.batch.max_bytes or 0), "cut")
-        flow = Flow(NarrowFeed(dataset.ref), 0, dataset.estimate, data=set(dataset.nodes))
+        flow = Pipeline(NarrowFeed(dataset.ref), 0, dataset.estimate, data=set(dataset.nodes))
         flow.reasons.append(f"{name} has its own partitions: {name}.cut re-cuts its input")
     level.require(flow, name, stage)
     return flow
 
 
-def _to_cut(level: Level, name: str, stage: MapStage) -> Flow:
+def _to_cut(level: Level, name: str, stage: MapStage) -> Pipeline:
     """The flow to cut again: the producer's own while it is open, otherwise a new one."""
     producer = stage_name(stage.input) if isinstance(stage.input, str) else None
     flow = level.take_open(producer)

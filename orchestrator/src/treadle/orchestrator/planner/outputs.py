@@ -9,7 +9,7 @@ from treadle.executors.program import PartOutput
 from treadle.primitives.formats import WriteOptions
 
 from ..plan.plan import NarrowFeed, OutputSpec
-from .pipeline import Dataset, Flow
+from .pipeline import Dataset, Pipeline
 from .planner import Planner
 
 
@@ -20,11 +20,11 @@ def output_of(output: Output, planner: Planner) -> OutputSpec | None:
     return OutputSpec(PartOutput(uri, options), output.if_exists) if uri else None
 
 
-def writer_of(name: str, flow: Flow, dataset: Dataset, written: OutputSpec) -> Flow:
+def writer_of(name: str, flow: Pipeline, dataset: Dataset, written: OutputSpec) -> Pipeline:
     """A flow that writes the output of a cached stage."""
     assert flow.policy is not None
     policy = msgspec.structs.replace(flow.policy, cache=None, gang=0, durability="")
-    writer = Flow(NarrowFeed(dataset.ref), dataset.partitions, dataset.estimate, [], [name], set(dataset.nodes))
+    writer = Pipeline(NarrowFeed(dataset.ref), dataset.partitions, dataset.estimate, [], [name], set(dataset.nodes))
     writer.policy, writer.output, writer.kept = policy, written, True
     writer.reasons.append(f"{name} is cached, and each run writes its own files")
     return writer

@@ -10,7 +10,7 @@ from treadle.dsl.model import ShuffleStage
 from treadle.executors.program import By, Discard, Keep, Op, Scatter, Tail
 
 from ..plan.plan import DataRef, Feed, OutputSpec, Policy, Segment, Shipped, Tolerance
-from .transport import Edge, Site, choose_place
+from .transport import Edge, RunLocation, choose_place
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Dataset:
 
 
 @dataclass
-class Flow:
+class Pipeline:
     """A feed with the operations so far. Call `segment` once to make it a Segment."""
 
     feed: Feed
@@ -51,7 +51,7 @@ class Flow:
     """True: nothing in the workflow reads the data, but the user may, even after the run."""
     reasons: list[str] = field(default_factory=list)
 
-    def segment(self, node_id: str, site: Site, tail: Tail | None = None) -> Segment:
+    def segment(self, node_id: str, site: RunLocation, tail: Tail | None = None) -> Segment:
         policy = self.policy or Policy()
         targets = tail.groups or tail.partitions or self.partitions if isinstance(tail, Scatter) else 1
         edge = Edge(self.estimate, self.partitions, max(1, targets), policy.exchange, policy.durability)
@@ -99,7 +99,7 @@ KEYS = {
 """Fields of a Policy -> keys of a document. Other fields have the key's name."""
 
 
-def why_not_fused(flow: Flow, policy: Policy, tolerance: Tolerance | None) -> str:
+def why_not_fused(flow: Pipeline, policy: Policy, tolerance: Tolerance | None) -> str:
     """The reason why a stage may not join the flow. Empty: it may."""
     first = flow.policy
     if policy.gang or (first is not None and first.gang):

@@ -16,12 +16,12 @@ from treadle.executors.resident import MEMBERS
 from treadle.primitives.errors import UsageError
 from treadle.primitives.stores.input_files import is_local
 
-from ..plan.plan import Child, EventsFeed, FilesFeed, Graph, ItemsFeed, Loop, Node, Policy, Segment
+from ..plan.plan import Child, EventsFeed, FilesFeed, Graph, ItemsFeed, LoopNode, Node, Policy, Segment
 from . import residency
-from .transport import SEALED, Site, crowding
+from .transport import SEALED, RunLocation, crowding
 
 
-class Refused(UsageError):
+class PlacementRefused(UsageError):
     """An executor cannot meet a stage's requirements. The author must change the stage or choose another executor."""
 
     def __init__(self, message: str, hint: str, *paths: tuple[str, ...]) -> None:
@@ -33,14 +33,14 @@ class Refused(UsageError):
 # -- one stage ----------
 
 
-def check_place(site: Site, policy: Policy, own: tuple[str, ...]) -> None:
-    """Raises Refused if the executor of the stage cannot meet its settings. `own`: the path of the stage in the
-    document."""
+def check_place(site: RunLocation, policy: Policy, own: tuple[str, ...]) -> None:
+    """Raises PlacementRefused if the executor of the stage cannot meet its settings. `own`: the path of the stage in
+    the document."""
     can = site.executors.get(policy.executor)
     name = own[-1]
 
-    def refuse(key: str, message: str, hint: str) -> Refused:
-        return Refused(f"{name}: {message}", hint, (*own, key), ("defaults", key), own)
+    def refuse(key: str, message: str, hint: str) -> PlacementRefused:
+        return PlacementRefused(f"{name}: {message}", hint, (*own, key), ("defaults", key), own)
 
     if can is None:
         known = ", ".join(site.executors)
@@ -80,18 +80,20 @@ def check_code(executors: Mapping[str, Capabilities], bundle: bytes) -> None:
 # -- the whole graph ----------
 
 
-def settle(graph: Graph, site: Site, around: frozenset[str] = frozenset(), held: Set[str] = frozenset()) -> Graph:
+def settle(
+    graph: Graph, site: RunLocation, around: frozenset[str] = frozenset(), held: Set[str] = frozenset()
+) -> Graph:
     """The graph with its blocks and executors decided.
 
     Blocks go to the store if an executor reads them that does not share the host's memory. Resident functions replace
     calls where that is better.
 
     `around`: for the body of a loop, the executors that may read any of its data. `held`: the outer nodes whose blocks
-    stay with members. Raises Refused.
+    stay with members. Raises PlacementRefused.
     """
     reads: dict[str, set[str]] = defaultdict(set)
     for node in reversed(graph.nodes):
-        who = {*_readers(node, site), *(reads[node.id] if isinstance(node, Loop) else ())}
+        who = {*_readers(node, site), *(reads[node.id] if isinstance(node, LoopNode) else ())}
         for need in node.data:
             reads[need] |= who
     nodes: list[Node] = []
@@ -103,14 +105,14 @@ def settle(graph: Graph, site: Site, around: frozenset[str] = frozenset(), held:
     return msgspec.structs.replace(graph, nodes=tuple(nodes))
 
 
-def crowded(graph: Graph, site: Site) -> Graph:
+def crowded(graph: Graph, site: RunLocation) -> Graph:
     """The graph, with a note at each segment in shared memory if the blocks of all stages exceed it."""
     here = [node for node in graph.walk() if isinstance(node, Segment) and _is_in_memory(node, site)]
     words = crowding(sum(segment.estimate for segment in here), site)
     return _told(graph, {segment.id for segment in here}, words) if words else graph
 
 
-def _is_in_memory(segment: Segment, site: Site) -> bool:
+def _is_in_memory(segment: Segment, site: RunLocation) -> bool:
     """Returns whether the segment's blocks go to this host's memory and stay there until the run is over."""
     shared = segment.put == "host" and site.executors[segment.policy.executor].shares_host
     return shared and not isinstance(segment.tail, Discard)
@@ -118,7 +120,7 @@ def _is_in_memory(segment: Segment, site: Site) -> bool:
 
 def _told(graph: Graph, names: Collection[str], words: str) -> Graph:
     def one(node: Node) -> Node:
-        if isinstance(node, Loop):
+        if isinstance(node, LoopNode):
             return msgspec.structs.replace(node, body=_told(node.body, names, words))
         if not isinstance(node, Segment) or node.id not in names:
             return node
@@ -129,7 +131,7 @@ def _told(graph: Graph, names: Collection[str], words: str) -> Graph:
 
 def _holds(node: Node, held: Set[str]) -> bool:
     """Returns whether the node's blocks stay with members. A loop's may, since its last state can be its first."""
-    if isinstance(node, Loop):
+    if isinstance(node, LoopNode):
         return not held.isdisjoint(node.data) or any(_holds(inner, held) for inner in node.body.nodes)
     return isinstance(node, Segment) and node.put == "host" and node.policy.executor.endswith(MEMBERS)
 
@@ -140,22 +142,22 @@ def executors_of(graph: Graph) -> frozenset[str]:
 
 
 def _executors(node: Node) -> frozenset[str]:
-    if isinstance(node, Loop):
+    if isinstance(node, LoopNode):
         return executors_of(node.body)
     if isinstance(node, Child):
         return executors_of(node.graph) if node.graph is not None else frozenset()
     return frozenset({node.policy.executor}) if isinstance(node, Segment) else frozenset()
 
 
-def _readers(node: Node, site: Site) -> frozenset[str]:
+def _readers(node: Node, site: RunLocation) -> frozenset[str]:
     """The executors that read the node's input. For functions that may be resident, the name of the resident ones."""
-    if isinstance(node, Loop):
+    if isinstance(node, LoopNode):
         return frozenset(name for inner in node.body.nodes for name in _readers(inner, site))
     return frozenset({residency.reader(node, site)}) if isinstance(node, Segment) else frozenset()
 
 
-def _settled(node: Node, readers: frozenset[str], held: Set[str], site: Site) -> Node:
-    if isinstance(node, Loop):
+def _settled(node: Node, readers: frozenset[str], held: Set[str], site: RunLocation) -> Node:
+    if isinstance(node, LoopNode):
         body = settle(node.body, site, readers | _readers(node, site), held | {residency.STATE})
         return msgspec.structs.replace(node, body=body)
     if not isinstance(node, Segment):
@@ -172,7 +174,7 @@ def _settled(node: Node, readers: frozenset[str], held: Set[str], site: Site) ->
     return msgspec.structs.replace(node, put="store", reasons=(*node.reasons[:-1], reason))
 
 
-def _stays_or_calls(segment: Segment, readers: frozenset[str], held: Set[str], site: Site) -> Segment:
+def _stays_or_calls(segment: Segment, readers: frozenset[str], held: Set[str], site: RunLocation) -> Segment:
     found = residency.choose(segment, readers, held, site)
     if found.refused:
         hint = (
@@ -183,7 +185,7 @@ def _stays_or_calls(segment: Segment, readers: frozenset[str], held: Set[str], s
     return found.segment
 
 
-def _refusals(segment: Segment, can: Capabilities, site: Site) -> Iterator[Refused]:
+def _refusals(segment: Segment, can: Capabilities, site: RunLocation) -> Iterator[PlacementRefused]:
     stage, where = _first(segment), segment.policy.executor
     if not can.files:
         yield from _unreachable_files(segment, stage, where, site)
@@ -201,7 +203,7 @@ def _refusals(segment: Segment, can: Capabilities, site: Site) -> Iterator[Refus
             yield _at(segment, "limit", f"{op.stage}: its value {sizes}", "Give a smaller `limit`.")
 
 
-def _missing_libraries(segment: Segment, can: Capabilities) -> Iterator[Refused]:
+def _missing_libraries(segment: Segment, can: Capabilities) -> Iterator[PlacementRefused]:
     """Refusals for libraries that the package of a function lacks."""
     stage, where, feed = _first(segment), segment.policy.executor, segment.feed
     again = f"Write it into the table `deploy` of {where}, and deploy again."
@@ -220,7 +222,7 @@ def _missing_libraries(segment: Segment, can: Capabilities) -> Iterator[Refused]
         yield _at(segment, "output", f"{last}: {text.format(where, 'Parquet')}", again, last)
 
 
-def _unreachable_files(segment: Segment, stage: str, where: str, site: Site) -> Iterator[Refused]:
+def _unreachable_files(segment: Segment, stage: str, where: str, site: RunLocation) -> Iterator[PlacementRefused]:
     hint = f"{where} cannot reach the files of this machine: use s3://, gs:// or az://."
     if is_local(site.store) or site.store.startswith("memory://"):
         text = f"{stage}: it runs on {where}, and the store is {site.store}"
@@ -238,6 +240,6 @@ def _first(segment: Segment) -> str:
     return segment.stages[0] if segment.stages else segment.id.partition(".")[0]
 
 
-def _at(segment: Segment, key: str, text: str, hint: str, stage: str = "") -> Refused:
+def _at(segment: Segment, key: str, text: str, hint: str, stage: str = "") -> PlacementRefused:
     own = ("stages", stage or _first(segment))
-    return Refused(text, hint, (*own, key), own)
+    return PlacementRefused(text, hint, (*own, key), own)

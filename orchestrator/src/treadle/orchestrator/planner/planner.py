@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.dsl.graph.graph import Graph
+from treadle.dsl.graph.graph import StageGraph
 from treadle.dsl.graph.partition_kinds import is_single
 from treadle.dsl.graph.requirements import expression_paths, order_stages
 from treadle.dsl.graph.stages import all_stages, valued_stages
@@ -20,7 +20,7 @@ from .pipeline import nested_paths
 from .placement import within
 from .settings import Decorators, decorated_settings, policy_of
 from .sources import Sources
-from .transport import Site
+from .transport import RunLocation
 
 PlanChild = Callable[[str, WorkflowStage], Plan]
 """(stage name, stage) -> the plan that the stage's workflow would have now. Raises UsageError."""
@@ -30,12 +30,12 @@ class Planner:
     """The state that all levels of the graph share."""
 
     def __init__(
-        self, spec: Spec, sources: Sources, functions: Decorators, site: Site, base: Path, plan_child: PlanChild
+        self, spec: Spec, sources: Sources, functions: Decorators, site: RunLocation, base: Path, plan_child: PlanChild
     ) -> None:
         self.spec, self.sources, self.functions, self.site, self.base = spec, sources, functions, site, base
         self.plan_child = plan_child
         self.inexact: list[str] = []
-        self.document = Graph(spec)
+        self.document = StageGraph(spec)
         self.valued = valued_stages(spec)
         kept, self.not_kept = kept_stages(self.document, sources, functions)
         self._kept = {id(stage): kept[name] for name, stage in all_stages(spec.stages) if name in kept}

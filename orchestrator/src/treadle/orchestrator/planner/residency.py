@@ -17,7 +17,7 @@ from treadle.executors.program import Discard
 from treadle.executors.resident import MEMBERS
 
 from ..plan.plan import Segment, StateData
-from .transport import Site
+from .transport import RunLocation
 
 STATE = "state"
 """Represents a loop's states among the nodes whose blocks stay with members, since a state's blocks may."""
@@ -32,7 +32,7 @@ class Choice(NamedTuple):
     refused: str = ""
 
 
-def choose(segment: Segment, readers: frozenset[str], held: Set[str], site: Site) -> Choice:
+def choose(segment: Segment, readers: frozenset[str], held: Set[str], site: RunLocation) -> Choice:
     """`readers`: executors that read its blocks (see `reader`). `held`: nodes whose blocks stay with members."""
     name = segment.policy.executor
     plain, can = site.executors[name], site.executors.get(name + MEMBERS)
@@ -50,7 +50,7 @@ def choose(segment: Segment, readers: frozenset[str], held: Set[str], site: Site
     return Choice(_staying(segment, name, why) if why else _calling(segment, obstacle, can))
 
 
-def reader(segment: Segment, site: Site) -> str:
+def reader(segment: Segment, site: RunLocation) -> str:
     """The executor that reads for the segment: the resident functions, if the segment may run on them."""
     stay = segment.policy.executor + MEMBERS
     can = site.executors.get(stay)

@@ -17,7 +17,7 @@ from treadle.primitives.errors import InternalError, TreadleError, UsageError
 from ..plan.plan import Child, Graph
 from .lowering import Level
 from .pipeline import nested_paths
-from .placement import Refused
+from .placement import PlacementRefused
 
 
 def inner(stage: WorkflowStage) -> Spec:
@@ -28,7 +28,8 @@ def inner(stage: WorkflowStage) -> Spec:
 
 
 def check_named(spec: Spec, executors: Collection[str], path: tuple[str, ...] = ()) -> None:
-    """Raises Refused for executors that do not exist, also in child workflows. `path`: the path to the document.
+    """Raises PlacementRefused for executors that do not exist, also in child workflows. `path`: the path to the
+    document.
 
     The executors' other limits depend on the inputs.
     """
@@ -38,7 +39,7 @@ def check_named(spec: Spec, executors: Collection[str], path: tuple[str, ...] = 
     for executor, place in [(spec.defaults.executor, ("defaults", "executor")), *named]:
         if executor is not None and executor not in executors:
             text = f"there is no executor {executor!r} here"
-            raise Refused(text, f"The profile has: {', '.join(executors)}.", (*path, *place), path[:-1])
+            raise PlacementRefused(text, f"The profile has: {', '.join(executors)}.", (*path, *place), path[:-1])
     for name, stage in spec.stages.items():
         if isinstance(stage, WorkflowStage):
             check_named(inner(stage), executors, (*path, "stages", name, "uses"))
@@ -61,7 +62,7 @@ def child_node(level: Level, name: str, stage: WorkflowStage) -> Child:
 
 
 def _early(level: Level, name: str, stage: WorkflowStage) -> tuple[Graph | None, str]:
-    """(the child's graph if it can be planned now, the reason). Raises Refused, UsageError."""
+    """(the child's graph if it can be planned now, the reason). Raises PlacementRefused, UsageError."""
     if reason := _why_not_early(level, stage):
         check_named(inner(stage), level.planner.site.executors, ("stages", name, "uses"))
         return None, reason
@@ -90,6 +91,8 @@ def _why_not_early(level: Level, stage: WorkflowStage) -> str:
 
 def _inside(name: str, error: UsageError) -> UsageError:
     own = ("stages", name)
-    if isinstance(error, Refused):
-        return Refused(f"{name}/{error.message}", error.hint, *((*own, "uses", *path) for path in error.paths), own)
-    return Refused(f"{name}: {error.message}", error.hint, own)
+    if isinstance(error, PlacementRefused):
+        return PlacementRefused(
+            f"{name}/{error.message}", error.hint, *((*own, "uses", *path) for path in error.paths), own
+        )
+    return PlacementRefused(f"{name}: {error.message}", error.hint, own)

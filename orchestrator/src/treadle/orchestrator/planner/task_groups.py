@@ -6,7 +6,7 @@ import msgspec
 
 from ..plan.plan import Graph, Node, Segment
 from ..scheduler.task_groups import count_of
-from .transport import Site
+from .transport import RunLocation
 
 GROUP_TASKS = 5_000
 """Maximum of partitions in a task group, which one activity drives."""
@@ -14,7 +14,7 @@ _SHARES = 4
 """Maximum of groups for each driver. A driver that is slower, or comes later, takes fewer."""
 
 
-def in_groups(graph: Graph, site: Site) -> Graph:
+def in_groups(graph: Graph, site: RunLocation) -> Graph:
     """The graph with its segments cut into groups of at most GROUP_TASKS partitions, or with the reason against it.
 
     With several drivers the groups are smaller, so that each driver gets a share of a segment. Segments inside a loop
@@ -23,7 +23,7 @@ def in_groups(graph: Graph, site: Site) -> Graph:
     return msgspec.structs.replace(graph, nodes=tuple(_grouped(node, site) for node in graph.nodes))
 
 
-def _grouped(node: Node, site: Site) -> Node:
+def _grouped(node: Node, site: RunLocation) -> Node:
     if not isinstance(node, Segment):
         return node
     size, why_not = _size(node, site), _why_one(node)
@@ -38,7 +38,7 @@ def _grouped(node: Node, site: Site) -> Node:
     return msgspec.structs.replace(node, group=size, reasons=(*node.reasons, reason))
 
 
-def _told(segment: Segment, site: Site) -> Segment:
+def _told(segment: Segment, site: RunLocation) -> Segment:
     """Note that a run may cut the segment, if this plan cannot know it."""
     can = site.executors[segment.policy.executor]
     if site.drivers or not can.shares_host or segment.partitions <= can.slots:
@@ -47,7 +47,7 @@ def _told(segment: Segment, site: Site) -> Segment:
     return msgspec.structs.replace(segment, reasons=(*segment.reasons, reason))
 
 
-def _size(segment: Segment, site: Site) -> int:
+def _size(segment: Segment, site: RunLocation) -> int:
     """Maximum of partitions in a group: enough for a driver's slots, or more.
 
     Every driver calls functions alike, so their segments need no second driver.

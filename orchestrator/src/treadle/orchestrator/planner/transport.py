@@ -39,7 +39,7 @@ class Figures(Struct, frozen=True):
     """Bytes per second of a pull."""
 
 
-class Site(Struct, frozen=True):
+class RunLocation(Struct, frozen=True):
     """The known facts about the site of a run."""
 
     executors: Mapping[str, Capabilities]
@@ -77,7 +77,7 @@ class Edge(Struct, frozen=True):
     durability: Durability = ""
 
 
-def choose_place(edge: Edge, can: Capabilities, site: Site) -> tuple[Literal["host", "store"], str]:
+def choose_place(edge: Edge, can: Capabilities, site: RunLocation) -> tuple[Literal["host", "store"], str]:
     """The place of an executor's blocks above INLINE_LIMIT, with the reason."""
     if edge.exchange == "storage":
         return "store", "exchange: storage was asked for"
@@ -95,7 +95,7 @@ def choose_place(edge: Edge, can: Capabilities, site: Site) -> tuple[Literal["ho
     return _between_hosts(edge, can.slots, site)
 
 
-def _between_hosts(edge: Edge, slots: int, site: Site) -> tuple[Literal["host", "store"], str]:
+def _between_hosts(edge: Edge, slots: int, site: RunLocation) -> tuple[Literal["host", "store"], str]:
     if site.lost_hosts >= UNRELIABLE:
         return "store", f"{site.lost_hosts} hosts were lost lately with blocks on them"
     if edge.durability == "task":
@@ -120,11 +120,11 @@ def predict(edge: Edge, slots: int, figures: Figures) -> tuple[float, float]:
     return direct, storage
 
 
-def _reach(site: Site) -> str:
+def _reach(site: RunLocation) -> str:
     return "every worker is on this host" if site.one_host else "workers of other hosts pull them over TCP"
 
 
-def crowding(total: int, site: Site) -> str:
+def crowding(total: int, site: RunLocation) -> str:
     """A note if all stages together leave `total` bytes in shared memory. Empty: they fit."""
     if total <= site.host_budget or not site.one_host:
         return ""

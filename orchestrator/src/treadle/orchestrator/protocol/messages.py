@@ -16,7 +16,7 @@ from treadle.primitives.encoding.decoding import known
 from treadle.primitives.errors import FailureClass
 
 from ..dispatcher.orders import Orders
-from ..plan.plan import Child, Graph, ItemsFeed, Loop, Node, Policy, Segment
+from ..plan.plan import Child, Graph, ItemsFeed, LoopNode, Node, Policy, Segment
 from ..scheduler.instructions import Problem, Summary
 
 WORKFLOW = "treadle.run"
@@ -208,7 +208,7 @@ def _slim_node(node: Node) -> Node:
         kept = {"id", "stages", "data", "after", "when", "paths", "metrics"}
         known = {name: value for name, value in msgspec.structs.asdict(node).items() if name in kept}
         return Segment(feed=ItemsFeed((), ()), ops=(), tail=Keep(), policy=Policy(), **known)
-    if isinstance(node, Loop):
+    if isinstance(node, LoopNode):
         emptied: dict[str, Any] = {name: {} for name in ("state", "scalars", "next", "next_scalars", "carried")}
         return msgspec.structs.replace(node, body=Graph(()), reasons=(), **emptied)
     if isinstance(node, Child):

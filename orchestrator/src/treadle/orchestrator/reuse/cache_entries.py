@@ -1,6 +1,6 @@
 """Results cached for later runs: an entry under each content key.
 
-cache/<key>                       the length of an Entry, the Entry, and the Result; each sealed
+cache/<key>                       the length of a CacheEntry, the CacheEntry, the CachedResult; each sealed
 runs/<run>/lent/<other>/<segment> the other run reads blocks of that segment; written before it does
 
 A result holds references, not data. The blocks stay where the run that made them put them, and every run that takes the
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -40,7 +40,7 @@ _BEGINNING = 4096
 """Bytes that suffice for most entries."""
 
 
-class Entry(Struct, frozen=True):
+class CacheEntry(Struct, frozen=True):
     """The existence of a result, with the runs whose blocks it consists of."""
 
     key: str
@@ -57,7 +57,7 @@ class Entry(Struct, frozen=True):
         return max(0.0, now - self.made)
 
 
-class Result(Struct, frozen=True):
+class CachedResult(Struct, frozen=True):
     """The result of a node, in the form that every run can read."""
 
     manifests: tuple[Manifest, ...]
@@ -69,7 +69,7 @@ class Result(Struct, frozen=True):
         return self.loop.summary if self.loop is not None else self.manifests[0].summary
 
 
-T = TypeVar("T", Entry, Result)
+T = TypeVar("T", CacheEntry, CachedResult)
 
 
 class Entries:
@@ -80,7 +80,7 @@ class Entries:
         self._store = store
         self._key = sealing.purpose_key(key, b"treadle cache")
 
-    def find(self, key: str, ttl: float) -> Entry | None:
+    def find(self, key: str, ttl: float) -> CacheEntry | None:
         """A result that is not older than `ttl` seconds. Raises CorruptError for another deployment's result, and
         StoreError."""
         try:
@@ -89,7 +89,7 @@ class Entries:
             return None
         return entry if entry.age(time.time()) <= ttl else None
 
-    def take(self, key: str, ttl: float) -> tuple[Entry, Result] | None:
+    def take(self, key: str, ttl: float) -> tuple[CacheEntry, CachedResult] | None:
         """Like `find`, with the result itself."""
         name = f"{ROOT}/{key}"
         try:
@@ -97,10 +97,10 @@ class Entries:
         except MissingError:
             return None
         end = _end(data[:_PREFIX])
-        entry = self._decoded(Entry, name, data[_PREFIX:end])
-        return (entry, self._decoded(Result, name, data[end:])) if entry.age(time.time()) <= ttl else None
+        entry = self._decoded(CacheEntry, name, data[_PREFIX:end])
+        return (entry, self._decoded(CachedResult, name, data[end:])) if entry.age(time.time()) <= ttl else None
 
-    def read(self, key: str) -> Entry:
+    def read(self, key: str) -> CacheEntry:
         """The entry of a key, of any age. Does not read the result, which may have 100,000 blocks. Raises
         MissingError."""
         name = f"{ROOT}/{key}"
@@ -108,9 +108,9 @@ class Entries:
         end = _end(data[:_PREFIX])
         if end > len(data) == _BEGINNING:
             data += self._store.get_range(name, _BEGINNING, end - _BEGINNING)
-        return self._decoded(Entry, name, memoryview(data)[_PREFIX:end])
+        return self._decoded(CacheEntry, name, memoryview(data)[_PREFIX:end])
 
-    def keep(self, entry: Entry, result: Result) -> None:
+    def keep(self, entry: CacheEntry, result: CachedResult) -> None:
         """Store an entry in place of an older one with its key."""
         name = f"{ROOT}/{entry.key}"
         sealed = self._sealed(name, entry)
@@ -125,7 +125,7 @@ class Entries:
 
     # -- borrowed blocks
 
-    def borrow(self, entry: Entry, borrower: str) -> bool:
+    def borrow(self, entry: CacheEntry, borrower: str) -> bool:
         """Record that a run reads the blocks of an entry. False: the entry was removed, and its blocks may be too.
 
         Garbage collection removes the entry before it looks for borrowers, so at least one side sees the other.
@@ -136,16 +136,19 @@ class Entries:
                 self._store.put(f"runs/{lender}/lent/{top}/{segment}", b"")
         return self._store.head(f"{ROOT}/{entry.key}") is not None
 
-    def _sealed(self, name: str, value: Entry | Result) -> bytes:
+    def _sealed(self, name: str, value: CacheEntry | CachedResult) -> bytes:
         return sealing.seal(self._key, _part(name, type(value)), msgspec.msgpack.encode(value))
 
     def _decoded(self, kind: type[T], name: str, data: memoryview) -> T:
         return decoded(kind, name, sealing.unseal(self._key, _part(name, kind), data))
 
 
-def _part(name: str, kind: type[Entry] | type[Result]) -> str:
-    """The sealed name of an Entry or a Result, so that neither can replace the other."""
-    return f"{name} {kind.__name__}"
+_SEALED_AS: Mapping[type, str] = {CacheEntry: "Entry", CachedResult: "Result"}
+
+
+def _part(name: str, kind: type[CacheEntry] | type[CachedResult]) -> str:
+    """The sealed name of a CacheEntry or a CachedResult, so that neither can replace the other."""
+    return f"{name} {_SEALED_AS[kind]}"
 
 
 def _end(prefix: bytes | memoryview) -> int:
@@ -153,23 +156,23 @@ def _end(prefix: bytes | memoryview) -> int:
     return _PREFIX + int.from_bytes(prefix, "big")
 
 
-def result_of(run: str, manifests: Iterable[Manifest], loop: LoopResult | None = None) -> Result | None:
+def result_of(run: str, manifests: Iterable[Manifest], loop: LoopResult | None = None) -> CachedResult | None:
     """The cached result of a finished node. None: other runs cannot read one of its blocks."""
     kept = tuple(_kept(manifest, run) for manifest in manifests)
     blocks = (outcome.block for manifest in kept for outcome in manifest.outcomes)
     if not all(block is None or block.locations for block in blocks):
         return None
-    return Result(kept, replace(loop, origin=run) if loop is not None else None)
+    return CachedResult(kept, replace(loop, origin=run) if loop is not None else None)
 
 
-def entry_of(key: str, run: str, ttl: float, result: Result, now: float) -> Entry:
+def entry_of(key: str, run: str, ttl: float, result: CachedResult, now: float) -> CacheEntry:
     """The entry of a result. `run`: the folder of the run that made it."""
     lent: dict[str, dict[str, None]] = defaultdict(dict)
     for manifest in result.manifests:
         for place in {place for one in manifest.outcomes if one.block for place in one.block.locations}:
             if place.startswith(_ELSEWHERE):
                 lent[place.removeprefix(_ELSEWHERE)][manifest.segment] = None
-    return Entry(key, run, now, ttl, {lender: tuple(sorted(lent[lender])) for lender in sorted(lent)})
+    return CacheEntry(key, run, now, ttl, {lender: tuple(sorted(lent[lender])) for lender in sorted(lent)})
 
 
 def _kept(manifest: Manifest, run: str) -> Manifest:
@@ -190,7 +193,7 @@ def _readable(block: BlockRef, run: str) -> tuple[str, ...]:
     return (*kept, f"{_ELSEWHERE}{run}") if "store" in block.locations else tuple(kept)
 
 
-def lent_segments(entries: Iterable[Entry]) -> dict[str, set[str]]:
+def lent_segments(entries: Iterable[CacheEntry]) -> dict[str, set[str]]:
     """Run -> segments whose blocks are kept for other runs."""
     found: dict[str, set[str]] = defaultdict(set)
     for entry in entries:

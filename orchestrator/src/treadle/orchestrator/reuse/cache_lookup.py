@@ -21,21 +21,21 @@ from treadle.executors.program import Outcome
 from treadle.primitives.errors import CorruptError, MissingError, StoreError, TreadleError
 
 from ..dispatcher.blocks.write_behind import AT_ONCE
-from ..dispatcher.driver_context.run_context import Run
+from ..dispatcher.driver_context.run_context import RunContext
 from ..dispatcher.ledger.ledger_state import copied
-from ..plan.plan import Graph, Loop, Node, Segment
+from ..plan.plan import Graph, LoopNode, Node, Segment
 from ..run_store.run_files import NO_CACHE, LoopResult, Manifest
 from ..scheduler.instructions import Summary
 from ..scheduler.scheduler import Scheduler
-from .cache_entries import Entries, Entry, Result, entry_of, result_of
+from .cache_entries import CachedResult, CacheEntry, Entries, entry_of, result_of
 from .content_key import keys_of, rule_of
 
 _log = logging.getLogger(__name__)
-_known: WeakKeyDictionary[Run, dict[str, str]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[RunContext, dict[str, str]] = WeakKeyDictionary()
 """The content keys of the runs that this process drives."""
 
 
-def take_over(run: Run) -> dict[str, Summary]:
+def take_over(run: RunContext) -> dict[str, Summary]:
     """Close every cached node that is certain to run. Returns the summaries of all closed top nodes. Blocking.
 
     A node is certain to run if neither it nor its inputs have a condition, or if existing results make the conditions
@@ -47,14 +47,14 @@ def take_over(run: Run) -> dict[str, Summary]:
         if sure.issuperset(node.data) and _is_wanted(run.plan.graph, node, run.env, done):
             sure.add(node.id)
         summary = _closed(run, node)
-        if summary is None and looks and node.id in sure and isinstance(node, Segment | Loop):
+        if summary is None and looks and node.id in sure and isinstance(node, Segment | LoopNode):
             summary = _taken_over(run, node, entries)
         if summary is not None:
             done[node.id] = summary
     return done
 
 
-def keep(run: Run, node: Segment | Loop) -> None:
+def keep(run: RunContext, node: Segment | LoopNode) -> None:
     """Cache the result of a node that was closed here, if its plan has cache settings. Blocking.
 
     If the store fails, or a block is lost, later runs take longer. This run is not affected.
@@ -71,14 +71,14 @@ def keep(run: Run, node: Segment | Loop) -> None:
         _log.warning("the result of %s in run %s was not kept for later runs: %s", node.id, run.id, error)
 
 
-def _result(run: Run, node: Segment | Loop) -> Result | None:
+def _result(run: RunContext, node: Segment | LoopNode) -> CachedResult | None:
     if isinstance(node, Segment):
         return result_of(run.folder, [run.manifest(node.id)])
     known = run.loop(node.id)
     return result_of(run.folder, [_copied(run, run.manifest(one)) for one in known.made_in(node.id)], known)
 
 
-def _copied(run: Run, manifest: Manifest) -> Manifest:
+def _copied(run: RunContext, manifest: Manifest) -> Manifest:
     """The manifest, with its blocks copied to the store. A loop's blocks are copied once at its end, not in each
     iteration."""
 
@@ -92,18 +92,18 @@ def _copied(run: Run, manifest: Manifest) -> Manifest:
         return replace(manifest, outcomes=tuple(threads.map(outcome, manifest.outcomes)))
 
 
-def _keys(run: Run) -> dict[str, str]:
+def _keys(run: RunContext) -> dict[str, str]:
     if run not in _known:
         _known[run] = keys_of(run.plan, run.submission)
     return _known[run]
 
 
-def _closed(run: Run, node: Node) -> Summary | None:
+def _closed(run: RunContext, node: Node) -> Summary | None:
     """The summary of a node that an earlier resumption finished."""
     if isinstance(node, Segment):
         closing = run.files.closing(node.id)
         return closing.summary if closing else None
-    result = run.files.find(LoopResult, f"segments/{node.id}/result") if isinstance(node, Loop) else None
+    result = run.files.find(LoopResult, f"segments/{node.id}/result") if isinstance(node, LoopNode) else None
     return result.summary if result else None
 
 
@@ -121,7 +121,7 @@ def _is_wanted(graph: Graph, node: Node, env: Mapping[str, Any], done: Mapping[s
         return False
 
 
-def _taken_over(run: Run, node: Segment | Loop, entries: Entries) -> Summary | None:
+def _taken_over(run: RunContext, node: Segment | LoopNode, entries: Entries) -> Summary | None:
     rule, key = rule_of(node), _keys(run).get(node.id)
     if rule is None or key is None or _has_begun(run, node):
         return None
@@ -138,12 +138,12 @@ def _taken_over(run: Run, node: Segment | Loop, entries: Entries) -> Summary | N
     return result.summary
 
 
-def _has_begun(run: Run, node: Segment | Loop) -> bool:
+def _has_begun(run: RunContext, node: Segment | LoopNode) -> bool:
     """Returns whether the node was closed once and is to run again, or is a loop under way."""
-    return bool(run.files.generation(node.id)) or (isinstance(node, Loop) and run.files.has_ledger(node.id))
+    return bool(run.files.generation(node.id)) or (isinstance(node, LoopNode) and run.files.has_ledger(node.id))
 
 
-def _find(run: Run, entries: Entries, key: str, ttl: float) -> tuple[Entry, Result] | None:
+def _find(run: RunContext, entries: Entries, key: str, ttl: float) -> tuple[CacheEntry, CachedResult] | None:
     try:
         return entries.take(key, ttl)
     except TreadleError as error:  # the node then runs

@@ -29,8 +29,8 @@ from ..plan.plan import (
     Graph,
     ItemsFeed,
     Kept,
-    Loop,
     LoopData,
+    LoopNode,
     Node,
     NodeData,
     Plan,
@@ -63,7 +63,7 @@ def rule_of(node: Node) -> Kept | None:
     """The cache settings of a top node. None: its result is not cached."""
     if isinstance(node, Segment):
         return node.policy.cache
-    return node.cache if isinstance(node, Loop) else None
+    return node.cache if isinstance(node, LoopNode) else None
 
 
 def keys_of(plan: Plan, submission: Submission) -> dict[str, str]:
@@ -91,7 +91,7 @@ class _Walk:
 
     def graph(self, graph: Graph) -> Iterator[tuple[str, Components]]:
         for node in graph.nodes:
-            if isinstance(node, Loop):
+            if isinstance(node, LoopNode):
                 yield from self.graph(node.body)
             self._conditions[node.id] = self._condition(node)
             found = self._node(node)
@@ -105,7 +105,7 @@ class _Walk:
         match node:
             case Segment():
                 return dict(self._segment(node))
-            case Loop():
+            case LoopNode():
                 return dict(self._loop(node))
             case Child():
                 return dict(self._child(node))
@@ -220,7 +220,7 @@ class _Walk:
 
     # -- loops
 
-    def _loop(self, loop: Loop) -> Iterator[tuple[str, str]]:
+    def _loop(self, loop: LoopNode) -> Iterator[tuple[str, str]]:
         for node in loop.body.nodes:
             if node.id in self._keys:
                 yield f"stage {node.id}", self._keys[node.id]
@@ -252,7 +252,7 @@ def _conditions(body: Graph) -> dict[str, str]:
     return {node.id: node.when for node in body.walk() if node.when}
 
 
-def _mentioned(loop: Loop) -> set[str]:
+def _mentioned(loop: LoopNode) -> set[str]:
     """Inputs in the expressions of a loop. Inputs in the arguments of its segments are components of the segments."""
     texts = [*_conditions(loop.body).values(), *([loop.until] if loop.until else [])]
     read = template_paths(loop.next_scalars).union(*(paths(parse(text)) for text in texts))

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from ..plan.plan import Barrier, Plan
+from ..plan.plan import BarrierNode, Plan
 from ..run_store.run_files import Submission
 from .content_key import Components, components_of
 
@@ -41,7 +41,7 @@ class Difference(Struct, frozen=True, rename="camel"):
 def compare(plan: Plan, submission: Submission, other: Plan, others: Submission) -> list[Difference]:
     """Compare every node of `plan` with the node of the same name in `other`."""
     ours, theirs = components_of(plan, submission), components_of(other, others)
-    nodes = [node for node in plan.graph.walk() if not isinstance(node, Barrier)]
+    nodes = [node for node in plan.graph.walk() if not isinstance(node, BarrierNode)]
     return [_compare(node.id, node.stages, ours[node.id], theirs.get(node.id)) for node in nodes]
 
 

@@ -24,7 +24,7 @@ from treadle.primitives.errors import UsageError
 from treadle.primitives.formats import release_output
 
 from ..dispatcher.ledger.ledger import Committed, Ledger, Lost
-from ..plan.plan import Child, Graph, Loop, Node, Plan, Segment
+from ..plan.plan import Child, Graph, LoopNode, Node, Plan, Segment
 from ..run_store.child_runs import family
 from ..run_store.run_files import OPEN, Manifest, RunFiles
 from ..scheduler.instructions import Summary
@@ -102,7 +102,7 @@ def _forget(files: RunFiles, node: Node, resumption: int, others: Others) -> Non
         _lose(files, ledger, resumption)
     if isinstance(node, Segment):
         _reopen(files, node)
-    elif isinstance(node, Loop):
+    elif isinstance(node, LoopNode):
         if not files.has_ledger(node.id):  # a taken-over loop gets a ledger, so that it is not taken over again
             Ledger(files.store, files.segment(node.id), files.key, resumption)
         files.store.delete([f"{files.segment(node.id)}/result"])

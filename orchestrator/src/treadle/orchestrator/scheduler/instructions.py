@@ -126,7 +126,7 @@ Event = NodeDone | NodeGrouped | GroupDone | NodeFailed | NodeLost | NodeStopped
 # -- instructions ----------
 
 
-class Run(Struct, frozen=True):
+class RunNode(Struct, frozen=True):
     node: str
     bindings: dict[str, Any]
     """The run-time values that the node's expressions need, as a nested environment."""
@@ -135,7 +135,7 @@ class Run(Struct, frozen=True):
     limit: int = 0
     group: int = -1
     """The task group of the node. -1: the node itself."""
-    then: tuple[Run, ...] = ()
+    then: tuple[RunNode, ...] = ()
     """Further nodes in sequence. An activity that is soon done with one may go on with the next. They count as
     running."""
 
@@ -172,4 +172,4 @@ class Escalate(Struct, frozen=True):
     blocks: tuple[str, ...]
 
 
-Instruction = Run | Stop | Hold | Release | Complete | Fail | Escalate
+Instruction = RunNode | Stop | Hold | Release | Complete | Fail | Escalate

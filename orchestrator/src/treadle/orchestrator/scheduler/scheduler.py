@@ -12,11 +12,12 @@ A node is `waiting` until its needs are over, then `running`, and ends `done` or
     running --NodeFailed--> failed; nothing new starts, running nodes are stopped, then the graph has failed
 
 A wide node reports which of its task groups are not closed (NodeGrouped). It is `running` while they run, each by its
-own Run. Then it runs once more itself: it assembles their results, or names groups that are still open. An event that
-ends a group also ends the node, once its other groups have ended. After a failure they are stopped; after a loss they
-end by themselves.
+own RunNode. Then it runs once more itself: it assembles their results, or names groups that are still open. An event
+that ends a group also ends the node, once its other groups have ended. After a failure they are stopped; after a loss
+they end by themselves.
 
-A Run may name further nodes (`then`). They are `running` from the start. Nodes that were not begun end by NodeStopped.
+A RunNode may name further nodes (`then`). They are `running` from the start. Nodes that were not begun end by
+NodeStopped.
 
 Illegal events raise InternalError and change nothing.
 """
@@ -30,7 +31,7 @@ from typing import Any
 from treadle.dsl import expressions
 from treadle.primitives.errors import InternalError
 
-from ..plan.plan import Barrier, Child, Graph, Loop, Node, Segment
+from ..plan.plan import BarrierNode, Child, Graph, LoopNode, Node, Segment
 from .instructions import (
     Complete,
     Escalate,
@@ -49,13 +50,13 @@ from .instructions import (
     Problem,
     Release,
     Rest,
-    Run,
+    RunNode,
     Stop,
     Summary,
     Unpause,
 )
 from .lookahead import Ahead
-from .task_groups import Groups, segment_of
+from .task_groups import OpenTaskGroups, segment_of
 
 MAXIMUM_REPAIRS = 10
 """How often a node runs again after a loss of its blocks, before the run fails."""
@@ -81,7 +82,7 @@ class Scheduler:
     ) -> None:
         """`done` and `groups`: the known state of finished nodes, and of unfinished wide nodes.
 
-        `ahead`: maximum of further nodes in one Run.
+        `ahead`: maximum of further nodes in one RunNode.
         """
         self._nodes: dict[str, Node] = {node.id: node for node in graph.nodes}
         self._status = dict.fromkeys(self._nodes, "waiting")
@@ -96,7 +97,7 @@ class Scheduler:
         self._limits: dict[str, int] = {}
         self._problem: Problem | None = None
         self._escalated: set[str] = set()
-        self._groups: dict[str, Groups] = {}
+        self._groups: dict[str, OpenTaskGroups] = {}
         self._grouped = dict(groups or {})
         self._most = ahead
         self._paused = self._resting = False
@@ -192,7 +193,7 @@ class Scheduler:
             known["metrics"] = {**known["metrics"], **summary.metrics.get(stage, {})}
             if stage in summary.values:
                 known["value"] = summary.values[stage]
-            if isinstance(node, Loop):
+            if isinstance(node, LoopNode):
                 known["state"] = dict(summary.state)
             if isinstance(node, Child):
                 known["outputs"] = dict(summary.outputs)
@@ -244,7 +245,9 @@ class Scheduler:
     def _begin_groups(self, known: NodeGrouped, repair: tuple[str, ...] = ()) -> list[Instruction]:
         node = self._nodes[known.node]
         most = node.policy.max_concurrency if isinstance(node, Segment) else 0
-        self._groups[node.id] = Groups(known.groups, known.seats, self.limit_of(node.id) or most, repair, known.size)
+        self._groups[node.id] = OpenTaskGroups(
+            known.groups, known.seats, self.limit_of(node.id) or most, repair, known.size
+        )
         return self._go_on(node)
 
     def _group_over(self, event: GroupDone | NodeFailed | NodeLost | NodeStopped) -> list[Instruction]:
@@ -268,7 +271,7 @@ class Scheduler:
         started = [] if self._held() else groups.start()
         if groups.running:
             bindings = self._bindings(node)
-            return [Run(node.id, bindings, groups.repair_of(group), share, group) for group, share in started]
+            return [RunNode(node.id, bindings, groups.repair_of(group), share, group) for group, share in started]
         del self._groups[node.id]
         return self._lost(node.id, groups.lost)
 
@@ -321,7 +324,7 @@ class Scheduler:
         if any(self._status.get(need) == "skipped" for need in node.data) or not self._wanted(node):
             self._skip(node.id)
             return []
-        if not isinstance(node, Segment | Loop | Child):
+        if not isinstance(node, Segment | LoopNode | Child):
             self._finish(node.id, Summary())
             return []
         self._status[node.id] = "running"
@@ -330,19 +333,19 @@ class Scheduler:
         if grouped is not None and grouped.groups:
             return self._begin_groups(grouped)
         then = () if repair or isinstance(node, Child) else tuple(self._following(node))  # a child has no activity
-        return [Run(node.id, self._bindings(node), repair, self.limit_of(node.id), then=then)]
+        return [RunNode(node.id, self._bindings(node), repair, self.limit_of(node.id), then=then)]
 
-    def _following(self, node: Node) -> Iterator[Run]:
-        """The chain of nodes that can follow in the same Run: each waits only for the one before, and its bindings are
-        known."""
+    def _following(self, node: Node) -> Iterator[RunNode]:
+        """The chain of nodes that can follow in the same RunNode: each waits only for the one before, and its bindings
+        are known."""
         over, left, last = {node.id}, self._most, node
         while left and (then := self._ahead.next_of(last.id, self._status)) and self._may_follow(then, over):
             over.add(then.id)
             last = then
-            if not isinstance(then, Barrier):  # a barrier passes by itself
+            if not isinstance(then, BarrierNode):  # a barrier passes by itself
                 left -= 1
                 self._status[then.id] = "running"
-                yield Run(then.id, self._bindings(then), limit=self.limit_of(then.id))
+                yield RunNode(then.id, self._bindings(then), limit=self.limit_of(then.id))
 
     def _may_follow(self, node: Node, over: set[str]) -> bool:
         if isinstance(node, Child) or node.when or node.id in self._repair or node.id in self._grouped:

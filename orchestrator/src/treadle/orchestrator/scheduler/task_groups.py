@@ -34,7 +34,7 @@ def partition_of(block: str) -> int:
     return int(block.rsplit("/", 1)[1].partition(".")[0])
 
 
-class Groups:
+class OpenTaskGroups:
     """The open groups of one node.
 
     A limit of concurrency counts the tasks of all groups, so each running group gets a share of it. The number of

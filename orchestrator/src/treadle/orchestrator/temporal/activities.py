@@ -24,7 +24,7 @@ from treadle.primitives.run_paths import parent_run
 from treadle.primitives.stores.request_counts import counted_for
 
 from ..dispatcher.blocks.lost_blocks import condense, expand
-from ..dispatcher.driver_context.run_context import Run, Site
+from ..dispatcher.driver_context.run_context import DriverContext, RunContext
 from ..dispatcher.ledger.ledger import Fenced
 from ..dispatcher.orders import Orders
 from ..dispatcher.segments.execute_segment import Desk
@@ -34,8 +34,8 @@ from ..dispatcher.segments.wide_segment import Unclosed
 from ..environment.home import room_for_blocks
 from ..executor_registry.registry import Abilities
 from ..lifecycle.emitter import Telling
-from ..plan.plan import Child, Loop, Plan, Segment
-from ..planner import Site as PlanSite
+from ..plan.plan import Child, LoopNode, Plan, Segment
+from ..planner import RunLocation as PlanSite
 from ..planner import make_plan
 from ..protocol import messages, payload_limits
 from ..protocol.encryption import RefusedMessage
@@ -61,7 +61,7 @@ _log = logging.getLogger(__name__)
 class Activities:
     """The activities, with the resources of the driver process: store, key, slots, client."""
 
-    def __init__(self, site: Site, client: Client, telling: Telling) -> None:
+    def __init__(self, site: DriverContext, client: Client, telling: Telling) -> None:
         self._site, self._client, self._telling = site, client, telling
         self._active = 0
         self._ended = time.monotonic()
@@ -233,9 +233,9 @@ class Activities:
         except BlocksLost as lost:
             raise BlocksLost(await asyncio.to_thread(condense, run.files, run.plan.graph, lost.blocks)) from None
 
-    async def _node(self, run: Run, order: NodeOrder, orders: Orders, desk: Desk) -> Summary | Unclosed | None:
+    async def _node(self, run: RunContext, order: NodeOrder, orders: Orders, desk: Desk) -> Summary | Unclosed | None:
         node = run.plan.graph.node(order.node)
-        assert isinstance(node, Segment | Loop), "nothing else has an activity"
+        assert isinstance(node, Segment | LoopNode), "nothing else has an activity"
         result = await run_node(run, node, order.group, orders, desk)
         if isinstance(result, Summary):
             await asyncio.to_thread(keep, run, node)
@@ -268,7 +268,7 @@ class Activities:
             return otherwise
 
 
-def plan_site(site: Site) -> PlanSite:
+def plan_site(site: DriverContext) -> PlanSite:
     """The facts about this driver's site for the planner."""
     budget = room_for_blocks(site.host_root) if site.host_root else 0
     can = Abilities(site.pools.executors)
@@ -278,13 +278,13 @@ def plan_site(site: Site) -> PlanSite:
     return msgspec.structs.replace(known, peers=True, lost_hosts=site.hosts.lost_lately(), figures=site.hosts.figures)
 
 
-def _ended(site: Site, children: Mapping[str, str]) -> dict[str, Summary]:
+def _ended(site: DriverContext, children: Mapping[str, str]) -> dict[str, Summary]:
     """The summaries of nodes whose child runs an earlier resumption finished. `children`: node -> id of its run."""
     found = {node: site.files(run).find(RunResult, "result") for node, run in children.items()}
     return {node: Summary(outputs=result.outputs) for node, result in found.items() if result is not None}
 
 
-def _unclosed_groups(run: Run, done: Collection[str]) -> dict[str, list[int]]:
+def _unclosed_groups(run: RunContext, done: Collection[str]) -> dict[str, list[int]]:
     """Wide top node -> its open task groups, for nodes whose groups the plan determines."""
     found: dict[str, list[int]] = {}
     for node in run.plan.graph.nodes:
@@ -302,7 +302,7 @@ def _report_of(result: Summary | Unclosed | None) -> NodeReport:
     return NodeReport(summary=messages.pack(result))
 
 
-def _needed_env(run: Run) -> dict[str, Any]:
+def _needed_env(run: RunContext) -> dict[str, Any]:
     """`run`, and the inputs that conditions or outputs read. Other inputs stay out of the history."""
     conditions = [expressions.paths(expressions.parse(node.when)) for node in run.plan.graph.nodes if node.when]
     read = {path[1] for path in template_paths(run.plan.outputs).union(*conditions) if path[0] == "inputs"}

@@ -14,7 +14,7 @@ from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from ..dispatcher.driver_context.run_context import Site
+from ..dispatcher.driver_context.run_context import DriverContext
 from ..planner.task_groups import GROUP_TASKS
 from ..protocol.driver_count import drivers
 from ..protocol.messages import GROUPS
@@ -27,18 +27,18 @@ SPARE = 2
 _ANSWER = timedelta(seconds=2)
 
 
-def of_driver(site: Site) -> int:
+def of_driver(site: DriverContext) -> int:
     """Groups that a driver takes at once: enough for twice as many tasks as it has slots."""
     slots = sum(len(pool.slots) for _, pool in site.pools.open())
     return max(LEAST, count_of(2 * slots, GROUP_TASKS))
 
 
-def there_are(site: Site, drivers: int) -> int:
+def there_are(site: DriverContext, drivers: int) -> int:
     """Groups that a run should offer at once. All drivers are assumed to be like this one."""
     return of_driver(site) * drivers + SPARE
 
 
-async def drivers_there(client: Client, site: Site) -> int:
+async def drivers_there(client: Client, site: DriverContext) -> int:
     """The number of drivers that take groups of the activity's queue."""
     if site.one_host:
         return 1

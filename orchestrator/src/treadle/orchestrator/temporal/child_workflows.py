@@ -29,7 +29,7 @@ with workflow.unsafe.imports_passed_through():
 
     from ..protocol import messages
     from ..protocol.messages import ParentSteering, RunStart
-    from ..scheduler.instructions import Event, NodeDone, NodeFailed, NodeStopped, Problem, Run, Summary
+    from ..scheduler.instructions import Event, NodeDone, NodeFailed, NodeStopped, Problem, RunNode, Summary
 
 STILL_ENDING = 30
 """Seconds to wait until a child of an earlier execution is gone, which was terminated with its parent."""
@@ -56,7 +56,7 @@ class Children:
     def running(self) -> bool:
         return bool(self._tasks)
 
-    def start(self, parent: RunStart, digest: str, run: Run) -> None:
+    def start(self, parent: RunStart, digest: str, run: RunNode) -> None:
         """Start a child. `digest`: of the parent's submission, from which the child makes its own."""
         name = self.run_of(parent.run, run.node)
         self._resumption = parent.resumption

@@ -20,7 +20,7 @@ from treadle.primitives.wire.unauthenticated import raise_descriptor_limit
 
 from ..dispatcher.blocks.host_blocks import Hosts
 from ..dispatcher.blocks.orphans import claim
-from ..dispatcher.driver_context.run_context import Site
+from ..dispatcher.driver_context.run_context import DriverContext
 from ..dispatcher.driver_context.slot_pools import Pools
 from ..embedded.driver_lease import DriverLease
 from ..embedded.python_environments import queue_of, register, task_queue
@@ -50,7 +50,7 @@ _PROMPTLY: Any = {
 """Settings of a worker: the delay of heartbeats, and the time for activities to end at its shutdown."""
 
 
-async def open_site(home: Home, profile: Profile, slots: int | None = None) -> Site:
+async def open_site(home: Home, profile: Profile, slots: int | None = None) -> DriverContext:
     """The driver's context: the store, the key, and the slots of the profile's executors. The default executor is
     started."""
     key = sealing.load_or_create_key(home.key)
@@ -60,7 +60,7 @@ async def open_site(home: Home, profile: Profile, slots: int | None = None) -> S
     hosts = await asyncio.to_thread(_serve_blocks, home, profile, store, key)
     telemetry = Telemetry()
     telemetry.watch_slots(lambda: [(name, pool.busy, len(pool.slots)) for name, pool in pools.open()])
-    site = Site(
+    site = DriverContext(
         store,
         key,
         home.host_root,
@@ -98,7 +98,7 @@ class Driver:
     def __init__(
         self,
         client: Client,
-        site: Site,
+        site: DriverContext,
         profile: Profile,
         queue: str | None = None,
         announcer: Announcer | None = None,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from temporalio.client import Client
 
-from ..dispatcher.driver_context.run_context import Site
+from ..dispatcher.driver_context.run_context import DriverContext
 from ..environment.profile import Profile
 
 ENTRY_POINTS = "treadle.driver"
@@ -25,7 +25,7 @@ class DriverParts(NamedTuple):
     activities: Sequence[Callable[..., Any]] = ()
 
 
-def driver_parts(client: Client, site: Site, profile: Profile) -> DriverParts:
+def driver_parts(client: Client, site: DriverContext, profile: Profile) -> DriverParts:
     """The parts of all installed packages together."""
     parts: list[DriverParts] = [point.load()(client, site, profile) for point in entry_points(group=ENTRY_POINTS)]
     return DriverParts(

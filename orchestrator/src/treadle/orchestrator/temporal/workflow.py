@@ -27,7 +27,7 @@ with workflow.unsafe.imports_passed_through():
     from treadle.primitives.run_paths import parent_run
 
     from ..dispatcher.orders import Orders
-    from ..plan.plan import Barrier, Child, Graph
+    from ..plan.plan import BarrierNode, Child, Graph
     from ..protocol import messages
     from ..protocol.messages import (
         Ending,
@@ -52,7 +52,7 @@ with workflow.unsafe.imports_passed_through():
         Problem,
         Release,
         Rest,
-        Run,
+        RunNode,
         Stop,
         Summary,
         Unpause,
@@ -116,7 +116,7 @@ class RunWorkflow:
         children = {node.id: node.workflow for node in graph.nodes if isinstance(node, Child)}
         self._children, self._digest = Children(children, opened.runs, self._inbox), opened.digest
         self._stages = {stage for node in graph.nodes if node.id not in children for stage in node.stages}
-        self._points = {node.id for node in graph.nodes if opened.tells and isinstance(node, Barrier)}
+        self._points = {node.id for node in graph.nodes if opened.tells and isinstance(node, BarrierNode)}
         done = {node: messages.unpack(text, Summary) for node, text in opened.done.items()}
         # With lifecycle events, the node itself runs first and emits its start.
         wide = {} if opened.tells else opened.groups
@@ -285,9 +285,9 @@ class RunWorkflow:
     def _obey(self, instruction: Instruction) -> bool:
         """Carry out an instruction. True: the graph is over."""
         match instruction:
-            case Run(node) if node in self._children:
+            case RunNode(node) if node in self._children:
                 self._children.start(self._start, self._digest, instruction)
-            case Run():
+            case RunNode():
                 self._run_node(instruction)
             case Hold(node):
                 self._children.hold(node)
@@ -305,7 +305,7 @@ class RunWorkflow:
                 raise ApplicationError(problem.message, details, type=problem.failure, non_retryable=True)
         return False
 
-    def _run_node(self, run: Run) -> None:
+    def _run_node(self, run: RunNode) -> None:
         grouped, names = run.group >= 0, [run.node, *(one.node for one in run.then)]
         self._first |= dict.fromkeys(names, run.node)
         order = NodeOrder(self._start.run, run.node, self._orders(run), self._newly_passed(), run.group)
@@ -330,7 +330,7 @@ class RunWorkflow:
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
 
-    def _orders(self, run: Run) -> str:
+    def _orders(self, run: RunNode) -> str:
         assume: Any = self._start.assume
         return messages.pack(Orders(run.bindings, run.repair, run.limit, self._start.resumption, assume))
 

@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AclOperation  # type: ignore[attr-defined]  # its stubs do not export it
 
-from .reader_settings import Reading
+from .reader_settings import ReaderSettings
 from .topics import Topics
 
 HINT = """The user of the connection needs:
@@ -23,7 +23,7 @@ _GROUP = 2.0
 _MISSING = KafkaError.UNKNOWN_TOPIC_OR_PART
 
 
-def lacking(settings: Mapping[str, Any], topics: Topics, reading: Reading, group: str) -> Iterator[str]:
+def lacking(settings: Mapping[str, Any], topics: Topics, reading: ReaderSettings, group: str) -> Iterator[str]:
     """The rights that the trigger needs and the connection's user lacks. Raises KafkaException, BrokerUnreachable."""
     asked = topics.ask({*reading.topics, reading.letters})
     for topic in reading.topics:

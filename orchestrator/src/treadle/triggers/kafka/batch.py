@@ -20,7 +20,7 @@ class Match(Struct, frozen=True):
     """Id of the record's own run, or of the batch that starts with the record."""
 
 
-class Batch(Struct, frozen=True):
+class KafkaBatch(Struct, frozen=True):
     """Consecutive matching records of one partition, decided by one version; a single record if the trigger has no
     `batch`."""
 
@@ -44,7 +44,7 @@ class Batch(Struct, frozen=True):
         return sum(len(one.record.value or b"") for one in self.matched)
 
 
-EventsOf: TypeAlias = Callable[[Batch, KafkaTrigger], Any]
+EventsOf: TypeAlias = Callable[[KafkaBatch, KafkaTrigger], Any]
 """Returns the value of `trigger.events` for a batch: a value for an input of type `dataset`. It may first write to the
 store.
 

@@ -9,34 +9,34 @@ from treadle.orchestrator.environment.connection_errors import Unreachable
 from treadle.primitives.errors import TreadleError
 from treadle.primitives.events import Record
 
-from .machine_events import OutOfRange, Partition, Reached
+from .machine_events import KafkaPartition, OutOfRange, Reached
 
 
 class BrokerUnreachable(Unreachable):
     """The Kafka cluster does not answer, or rejects this client now; a retry may help."""
 
 
-class Broken(TreadleError):
+class ConsumerBroken(TreadleError):
     """This member of the group is unusable; create another one."""
 
 
-class Fenced(Broken):
+class ConsumerFenced(ConsumerBroken):
     """Another process uses the group under this instance's name: the next member uses another name."""
 
 
 class Listener(Protocol):
     """Receives changes of partitions, from within `poll`."""
 
-    def placed(self, partition: Partition, committed: int | None) -> int:
+    def placed(self, partition: KafkaPartition, committed: int | None) -> int:
         """The partition is assigned to this member. Returns the offset to read from. `committed` is the group's offset
         for this life of the topic, or None."""
         ...
 
-    def revoked(self, partitions: Sequence[Partition]) -> None:
+    def revoked(self, partitions: Sequence[KafkaPartition]) -> None:
         """When this returns, the partitions are assigned to other members."""
         ...
 
-    def lost(self, partitions: Sequence[Partition]) -> None:
+    def lost(self, partitions: Sequence[KafkaPartition]) -> None:
         """The partitions are lost: to another member, or with their topic."""
         ...
 
@@ -48,19 +48,20 @@ class EventSource(Protocol):
         """Up to `most` committed records, in order within a partition. Waits up to `seconds` for the first ones.
 
         A record's `topic_id` is the id that the topic had before **and** after the record was read. Raises
-        BrokerUnreachable, Broken, and UsageError for problems that the user must fix (a topic that may not be read).
+        BrokerUnreachable, ConsumerBroken, and UsageError for problems that the user must fix (a topic that may not be
+        read).
         """
         ...
 
-    def commit(self, offsets: Mapping[Partition, int]) -> None:
+    def commit(self, offsets: Mapping[KafkaPartition, int]) -> None:
         """Commit offsets below which all records are done, with the topic's UUID. Raises BrokerUnreachable."""
         ...
 
-    def seek(self, partition: Partition, offset: int) -> None:
+    def seek(self, partition: KafkaPartition, offset: int) -> None:
         """Continue reading at `offset`. Records read before do not arrive any more."""
         ...
 
-    def reading(self, partition: Partition, wanted: bool) -> None:
+    def reading(self, partition: KafkaPartition, wanted: bool) -> None:
         """Enable or disable reading of the partition; unread records stay in the broker."""
         ...
 

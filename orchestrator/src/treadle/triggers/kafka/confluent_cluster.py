@@ -24,10 +24,10 @@ from treadle.executors.runtime.event_source import record_of
 from treadle.primitives.errors import TreadleError, UsageError
 from treadle.primitives.events import Record
 
-from .cluster_interface import Broken, BrokerUnreachable, Fenced, Listener
+from .cluster_interface import BrokerUnreachable, ConsumerBroken, ConsumerFenced, Listener
 from .connectivity import Connectivity
-from .health_check import Watch
-from .machine_events import OutOfRange, Partition, Reached
+from .health_check import HealthCheck
+from .machine_events import KafkaPartition, OutOfRange, Reached
 from .topics import ANSWER, Topics
 
 _log = logging.getLogger("treadle.triggers")
@@ -90,16 +90,16 @@ class ClusterSource:
             told = self._topics.connectivity
             about = {"group.id": group, "group.instance.id": instance, "error_cb": told.error}
             self._consumer = Consumer({**TUNING, **settings, **GROUP, **about}, logger=told)
-        self._watch = Watch(self._topics, topics, time.monotonic)
+        self._watch = HealthCheck(self._topics, topics, time.monotonic)
         self._unplaced: set[tuple[str, int]] = set()
-        self._placed: dict[tuple[str, int], Partition] = {}
+        self._placed: dict[tuple[str, int], KafkaPartition] = {}
         self._next: dict[tuple[str, int], int] = {}
         """Offset of the next record. The library knows it only for partitions that have returned a record."""
         self._unverified: list[Message] = []
         """Records read before their topic's UUID was checked again."""
         self._bounds_seen: dict[tuple[str, int], tuple[int, int]] = {}
         """First offset and end of each partition at the last check; empty: unknown."""
-        self._still: set[Partition] = set()
+        self._still: set[KafkaPartition] = set()
         """Partitions whose reading is disabled."""
         self._error: KafkaError | None = None
         self._refused: TreadleError | None = None
@@ -159,7 +159,7 @@ class ClusterSource:
             return Reached(partition, message.offset() or 0)
         return OutOfRange(partition, *self._bounds(partition))
 
-    def _bounds(self, partition: Partition) -> tuple[int, int]:
+    def _bounds(self, partition: KafkaPartition) -> tuple[int, int]:
         bounds = self._consumer.get_watermark_offsets(_at(partition), timeout=ANSWER)
         if bounds is None:
             raise BrokerUnreachable(f"{partition}: the cluster does not say which records there are", "Wait.")
@@ -182,7 +182,7 @@ class ClusterSource:
             return
         committed = self._consumer.committed([TopicPartition(*place) for place in ready], timeout=ANSWER)
         for known in _checked(committed):
-            partition = Partition(known.topic, ids[known.topic], known.partition)
+            partition = KafkaPartition(known.topic, ids[known.topic], known.partition)
             offset = self._listener.placed(partition, _usable(known, partition))
             self._go(_at(partition, offset))
             self._consumer.resume([_at(partition)])
@@ -204,23 +204,23 @@ class ClusterSource:
         self._listener.lost(self._take(partitions))
         consumer.incremental_unassign(partitions)
 
-    def _take(self, partitions: list[TopicPartition]) -> list[Partition]:
+    def _take(self, partitions: list[TopicPartition]) -> list[KafkaPartition]:
         places = [(one.topic, one.partition) for one in partitions]
         self._unplaced.difference_update(places)
         return self._drop(places)
 
-    def _drop(self, places: Collection[tuple[str, int]]) -> list[Partition]:
+    def _drop(self, places: Collection[tuple[str, int]]) -> list[KafkaPartition]:
         self._unverified = [one for one in self._unverified if _place_of(one) not in places]
         return [self._placed.pop(place) for place in places if place in self._placed]
 
     # -- other requests
 
-    def commit(self, offsets: Mapping[Partition, int]) -> None:
+    def commit(self, offsets: Mapping[KafkaPartition, int]) -> None:
         with translated():
             _checked(self._consumer.commit(offsets=_marked(offsets), asynchronous=False))
         self._refused = None
 
-    def seek(self, partition: Partition, offset: int) -> None:
+    def seek(self, partition: KafkaPartition, offset: int) -> None:
         with translated():
             place = (partition.topic, partition.number)
             self._unverified = [one for one in self._unverified if _place_of(one) != place]
@@ -239,7 +239,7 @@ class ClusterSource:
             self._consumer.incremental_unassign([to])
             self._consumer.incremental_assign([to])
 
-    def reading(self, partition: Partition, wanted: bool) -> None:
+    def reading(self, partition: KafkaPartition, wanted: bool) -> None:
         with translated():
             (self._still.discard if wanted else self._still.add)(partition)
             (self._consumer.resume if wanted else self._consumer.pause)([_at(partition)])
@@ -279,7 +279,7 @@ class Occupied(UsageError):
     """The group has members; retry when they have left."""
 
 
-def commit_as_nobody(settings: Mapping[str, Any], group: str, offsets: Mapping[Partition, int]) -> None:
+def commit_as_nobody(settings: Mapping[str, Any], group: str, offsets: Mapping[KafkaPartition, int]) -> None:
     """Set the offsets of a group without members. Raises KafkaException, and Occupied if it has members."""
     consumer = Consumer({**settings, **GROUP, "group.id": group}, logger=_log)
     wanted = _marked(offsets)
@@ -304,18 +304,20 @@ def translated() -> Iterator[None]:
         raise _translated(error.args[0]) from error
 
 
-def _translated(error: KafkaError) -> BrokerUnreachable | Broken | UsageError:
+def _translated(error: KafkaError) -> BrokerUnreachable | ConsumerBroken | UsageError:
     if error.code() in _FENCED or (error.code() == KafkaError._FATAL and "fenced" in error.str()):
-        return Fenced("another process has this one's place in the consumer group", "Look for a second service.")
+        return ConsumerFenced(
+            "another process has this one's place in the consumer group", "Look for a second service."
+        )
     if error.fatal() or error.code() == KafkaError._FATAL:
-        return Broken(f"Kafka's client gives up: {error.str()}", "It is made anew.")
+        return ConsumerBroken(f"Kafka's client gives up: {error.str()}", "It is made anew.")
     if error.code() in _REFUSED:
         return UsageError(f"Kafka refuses: {error.str()}", "Give the user of the connection the rights, or mend it.")
     hint = "See that it runs where the profile says. `treadle triggers` tries again by itself."
     return BrokerUnreachable(f"Kafka does not do it: {error.str()}", hint)
 
 
-def _marked(offsets: Mapping[Partition, int]) -> list[TopicPartition]:
+def _marked(offsets: Mapping[KafkaPartition, int]) -> list[TopicPartition]:
     """Offsets with the UUID of their topic."""
     return [TopicPartition(one.topic, one.number, at, metadata=one.topic_id) for one, at in offsets.items()]
 
@@ -328,7 +330,7 @@ def _checked(answers: Iterable[TopicPartition] | None) -> list[TopicPartition]:
     return found
 
 
-def _usable(known: TopicPartition, partition: Partition) -> int | None:
+def _usable(known: TopicPartition, partition: KafkaPartition) -> int | None:
     """The group's offset for this life of the topic. Kafka's own tools write no UUID; their offsets count too."""
     if known.offset < 0 or known.metadata not in (None, "", partition.topic_id):
         return None
@@ -341,7 +343,7 @@ def _place_of(message: Message) -> tuple[str, int]:
     return message.topic() or "", message.partition() or 0
 
 
-def _at(partition: Partition, offset: int | None = None) -> TopicPartition:
+def _at(partition: KafkaPartition, offset: int | None = None) -> TopicPartition:
     if offset is None:
         return TopicPartition(partition.topic, partition.number)
     return TopicPartition(partition.topic, partition.number, offset)

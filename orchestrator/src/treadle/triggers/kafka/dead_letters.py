@@ -27,10 +27,10 @@ from msgspec.structs import replace
 from treadle.executors.runtime.event_source import record_of
 from treadle.primitives.events import Record
 
-from .cluster_interface import Broken, BrokerUnreachable
+from .cluster_interface import BrokerUnreachable, ConsumerBroken
 from .confluent_cluster import translated
 from .connectivity import Connectivity
-from .machine_events import Bury, Done, Failed
+from .machine_events import Bury, EffectDone, EffectFailed
 from .topics import Topics
 
 _log = logging.getLogger("treadle.triggers")
@@ -91,7 +91,7 @@ class Graveyard:
         topic: str,
         trigger: str,
         group: str,
-        answer: Callable[[Done | Failed], None],
+        answer: Callable[[EffectDone | EffectFailed], None],
         connectivity: Connectivity | None = None,
     ) -> None:
         self._topics, self.topic, self._answer = Topics(settings, connectivity), topic, answer
@@ -107,10 +107,10 @@ class Graveyard:
         self._produce(letter, omitted=False)
 
     def poll(self) -> None:
-        """Process answers. Raises Broken."""
+        """Process answers. Raises ConsumerBroken."""
         self._producer.poll(0)
         if self._over:
-            raise Broken(f"Kafka's client gives up writing dead letters to {self.topic}", "It is made anew.")
+            raise ConsumerBroken(f"Kafka's client gives up writing dead letters to {self.topic}", "It is made anew.")
 
     def close(self, seconds: float) -> None:
         """Wait for letters that are being written."""
@@ -121,7 +121,7 @@ class Graveyard:
 
         def delivered(error: KafkaError | None, _: Message) -> None:
             if error is None:
-                self._answer(Done(letter.ticket))
+                self._answer(EffectDone(letter.ticket))
             elif error.code() in _TOO_LARGE and not omitted:
                 self._produce(replace(letter, record=shortened(record)), omitted=True)
             else:
@@ -136,14 +136,14 @@ class Graveyard:
                 on_delivery=delivered,
             )
         except BufferError:
-            self._answer(Failed(letter.ticket, "more dead letters wait than the producer holds"))
+            self._answer(EffectFailed(letter.ticket, "more dead letters wait than the producer holds"))
         except KafkaException as error:
             delivered(error.args[0], None)  # type: ignore[arg-type]
 
     def _failed(self, ticket: int, error: KafkaError) -> None:
         self._over |= error.code() == KafkaError._FATAL
         reason = self._create() if error.code() in _MISSING else ""
-        self._answer(Failed(ticket, f"no dead letter can be written to {self.topic}: {reason or error.str()}"))
+        self._answer(EffectFailed(ticket, f"no dead letter can be written to {self.topic}: {reason or error.str()}"))
 
     def _create(self) -> str:
         """Create the topic if it does not exist. Returns the error, or an empty text."""
@@ -156,7 +156,7 @@ class Graveyard:
         return ""
 
 
-class DeadLetter(Struct, frozen=True):
+class KafkaDeadLetter(Struct, frozen=True):
     """A dead letter read from its topic."""
 
     topic: str
@@ -181,7 +181,7 @@ class DeadLetter(Struct, frozen=True):
 
 def read_letters(
     settings: Mapping[str, Any], topic: str, trigger: str | None = None, connectivity: Connectivity | None = None
-) -> Iterator[DeadLetter]:
+) -> Iterator[KafkaDeadLetter]:
     """The current content of a topic of dead letters, by partition, oldest first; optionally of one trigger.
 
     Joins no group and commits nothing. Raises BrokerUnreachable; yields nothing when the topic does not exist.
@@ -219,7 +219,7 @@ def _messages(settings: Mapping[str, Any], topic: str, partition: int, end: int)
         consumer.close()
 
 
-def letter_of(message: Message) -> DeadLetter:
+def letter_of(message: Message) -> KafkaDeadLetter:
     """Parse a message of a topic of dead letters."""
     found = record_of(message, "")
     said = {name: value or b"" for name, value in found.headers}
@@ -234,7 +234,7 @@ def letter_of(message: Message) -> DeadLetter:
         int.from_bytes(said.get("kafka_dlt-original-timestamp", b"")[:8], "big", signed=True) / 1000,
     )
     version = said.get("treadle-version", b"0")[:9]
-    return DeadLetter(
+    return KafkaDeadLetter(
         found.topic,
         found.partition,
         found.offset,

@@ -13,7 +13,7 @@ from treadle.primitives.errors import TreadleError, UsageError
 from ..start_requests import Starter, end_of
 from .batch import EventsOf
 from .dead_letters import Graveyard
-from .machine_events import Bury, Done, Failed, Happening, Refused, RunEnded, Start
+from .machine_events import Bury, EffectDone, EffectFailed, Happening, RunEnded, Start, StartRefused
 from .matching import Lineage
 
 _log = logging.getLogger("treadle.triggers")
@@ -65,14 +65,14 @@ class ThreadHands:
             wanted = await asyncio.to_thread(version.order_for, order.batch, self._events)
             started = await self._starter.start(wanted)
         except UsageError as error:
-            self._tell(Refused(order.ticket, error.message))
+            self._tell(StartRefused(order.ticket, error.message))
         except TreadleError as error:
-            self._tell(Failed(order.ticket, str(error)))
+            self._tell(EffectFailed(order.ticket, str(error)))
         except Exception as defect:  # noqa: BLE001  # an internal defect must not lose an event: retry
             _log.exception("the start of %s", order.batch.run)
-            self._tell(Failed(order.ticket, f"{type(defect).__name__}: {defect}"))
+            self._tell(EffectFailed(order.ticket, f"{type(defect).__name__}: {defect}"))
         else:
-            self._tell(Done(order.ticket, started.memo, started.new))
+            self._tell(EffectDone(order.ticket, started.memo, started.new))
 
     async def _watch(self, run: str) -> None:
         await end_of(self._starter, run)

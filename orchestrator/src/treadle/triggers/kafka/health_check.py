@@ -26,7 +26,7 @@ class _Look(Struct):
         return all(one.done() for one in self.topics.values())
 
 
-class Watch:
+class HealthCheck:
     """Used by one thread; no method blocks."""
 
     def __init__(self, topics: Topics, names: Sequence[str], clock: Callable[[], float]) -> None:

@@ -15,8 +15,8 @@ from typing import Protocol
 from treadle.primitives.errors import TreadleError
 from treadle.primitives.events import Record
 
-from .cluster_interface import Broken, EventSource
-from .machine import Backoff, Machine
+from .cluster_interface import ConsumerBroken, EventSource
+from .machine import Backoff, TriggerMachine
 from .machine_events import (
     Arrived,
     Assigned,
@@ -26,17 +26,17 @@ from .machine_events import (
     Happening,
     Instruction,
     Judged,
-    Lost,
+    KafkaPartition,
     Note,
     OutOfRange,
-    Partition,
+    PartitionsLost,
+    PauseChanged,
     Reached,
-    Reading,
-    Rest,
     Revoked,
     Seek,
     Start,
-    Watch,
+    WantRecords,
+    WatchRun,
 )
 from .matching import Lineage
 
@@ -66,18 +66,18 @@ class Hands(Protocol):
         ...
 
     def breathe(self) -> None:
-        """Called in every turn. Raises Broken."""
+        """Called in every turn. Raises ConsumerBroken."""
         ...
 
 
 class Marks(Protocol):
     """Our own record of completed offsets, because Kafka forgets offsets of groups that are idle for a week."""
 
-    def load(self, partition: Partition) -> int | None: ...
+    def load(self, partition: KafkaPartition) -> int | None: ...
 
-    def save(self, partition: Partition, offset: int) -> None: ...
+    def save(self, partition: KafkaPartition, offset: int) -> None: ...
 
-    def leave(self, partitions: Iterable[Partition]) -> None: ...
+    def leave(self, partitions: Iterable[KafkaPartition]) -> None: ...
 
 
 class TriggerLoop:
@@ -88,7 +88,7 @@ class TriggerLoop:
 
     def __init__(
         self,
-        machine: Machine,
+        machine: TriggerMachine,
         source: Callable[[TriggerLoop], EventSource],
         lineage: Callable[[], Lineage],
         hands: Hands,
@@ -102,7 +102,7 @@ class TriggerLoop:
         self._unjudged: list[Record] = []
         self._strays: list[OutOfRange | Reached] = []
         """Events that follow the undecided records."""
-        self._todo: list[Seek | Reading] = []
+        self._todo: list[Seek | WantRecords] = []
         """Instructions for the source, kept until it has performed them."""
         self._again = Backoff()
         self.error = ""
@@ -121,12 +121,13 @@ class TriggerLoop:
     # -- one turn
 
     def step(self, paused: bool = False) -> None:
-        """One turn. Returns within a few seconds, even without answers. `paused`: start no runs. Raises Broken."""
+        """One turn. Returns within a few seconds, even without answers. `paused`: start no runs. Raises
+        ConsumerBroken."""
         try:
             self._turn(paused)
             if not self._unjudged:
                 self.error = ""
-        except Broken:
+        except ConsumerBroken:
             raise
         except TreadleError as error:
             self.error = str(error)
@@ -138,7 +139,7 @@ class TriggerLoop:
         self._do(self.machine.tick(self._clock()))
         self._catch_up()
         self._read()
-        self._handle(Rest(paused or bool(self._unjudged and self._clock() < self._again.until)))
+        self._handle(PauseChanged(paused or bool(self._unjudged and self._clock() < self._again.until)))
         if self._unjudged and self._clock() >= self._again.until:
             self._judge()
         if not self._unjudged:
@@ -164,7 +165,7 @@ class TriggerLoop:
         """Read the registry after the records have arrived, so that it contains every version that could decide on
         them."""
         lineage = self._lineage()
-        judged: dict[Partition, list[Judged]] = {}
+        judged: dict[KafkaPartition, list[Judged]] = {}
         done, until = 0, self._clock() + JUDGING
         try:
             for record in self._unjudged:
@@ -191,21 +192,21 @@ class TriggerLoop:
     # -- instructions of the machine
 
     def _do(self, instructions: Iterable[Instruction]) -> None:
-        commits: dict[Partition, int] = {}
+        commits: dict[KafkaPartition, int] = {}
         for one in instructions:
             match one:
                 case Start():
                     self._hands.start(one)
                 case Bury():
                     self._hands.bury(one)
-                case Watch(run):
+                case WatchRun(run):
                     self._hands.watch(run)
                 case Commit(partition, offset):
                     commits[partition] = offset
                 case Seek(partition):
                     self._drop((partition,))
                     self._todo.append(one)
-                case Reading():
+                case WantRecords():
                     self._todo.append(one)
                 case Note(text):
                     _log.warning("%s", text)
@@ -218,11 +219,11 @@ class TriggerLoop:
             match self._todo[0]:
                 case Seek(partition, offset):
                     self._source.seek(partition, offset)
-                case Reading(partition, wanted):
+                case WantRecords(partition, wanted):
                     self._source.reading(partition, wanted)
             del self._todo[0]
 
-    def _commit(self, commits: dict[Partition, int]) -> None:
+    def _commit(self, commits: dict[KafkaPartition, int]) -> None:
         try:
             self._source.commit(commits)
             for partition, offset in commits.items():
@@ -234,7 +235,7 @@ class TriggerLoop:
 
     # -- calls of the source, from within poll
 
-    def placed(self, partition: Partition, committed: int | None) -> int:
+    def placed(self, partition: KafkaPartition, committed: int | None) -> int:
         """Start at the group's offset, else at our own mark, else where the trigger began."""
         offset = committed if committed is not None else self._marks.load(partition)
         if offset is None:
@@ -247,7 +248,7 @@ class TriggerLoop:
         for one in placed:
             self._handle(one)
 
-    def revoked(self, partitions: Sequence[Partition]) -> None:
+    def revoked(self, partitions: Sequence[KafkaPartition]) -> None:
         """Wait for starts in progress, as long as the machine requires, and commit."""
         self._settle_places()
         self._handle(Revoked(tuple(partitions)))
@@ -262,17 +263,17 @@ class TriggerLoop:
         except TreadleError as error:
             _log.info("%s", error)
 
-    def lost(self, partitions: Sequence[Partition]) -> None:
+    def lost(self, partitions: Sequence[KafkaPartition]) -> None:
         self._settle_places()
-        self._handle(Lost(tuple(partitions)))
+        self._handle(PartitionsLost(tuple(partitions)))
         self._forget(partitions)
 
-    def _forget(self, partitions: Sequence[Partition]) -> None:
+    def _forget(self, partitions: Sequence[KafkaPartition]) -> None:
         """Drop everything about partitions that were lost. It must not apply if they are assigned again."""
         self._drop(partitions)
         self._todo = [one for one in self._todo if one.partition not in partitions]
 
-    def _drop(self, partitions: Sequence[Partition]) -> None:
+    def _drop(self, partitions: Sequence[KafkaPartition]) -> None:
         """Drop undecided records and events of the partitions."""
         self._unjudged = [one for one in self._unjudged if partition_of(one) not in partitions]
         self._strays = [one for one in self._strays if one.partition not in partitions]
@@ -291,5 +292,5 @@ class TriggerLoop:
         self._source.close()
 
 
-def partition_of(record: Record) -> Partition:
-    return Partition(record.topic, record.topic_id, record.partition)
+def partition_of(record: Record) -> KafkaPartition:
+    return KafkaPartition(record.topic, record.topic_id, record.partition)

@@ -40,7 +40,7 @@ from collections.abc import Callable
 
 from treadle.dsl.triggers import EventBatch
 
-from .batch import Batch
+from .batch import KafkaBatch
 from .machine_events import (
     Answer,
     Arrived,
@@ -48,26 +48,26 @@ from .machine_events import (
     Bury,
     Commit,
     CommitFailed,
-    Counted,
-    Done,
-    Failed,
+    EffectDone,
+    EffectFailed,
     Happening,
     Instruction,
     Judged,
-    Limit,
-    Lost,
+    KafkaPartition,
+    MaxActiveChanged,
     Note,
     OutOfRange,
-    Partition,
+    PartitionsLost,
+    PauseChanged,
     Reached,
-    Reading,
-    Refused,
-    Rest,
     Revoked,
     RunEnded,
+    RunsCounted,
     Seek,
     Start,
-    Watch,
+    StartRefused,
+    WantRecords,
+    WatchRun,
 )
 from .partition_progress import PartitionLog
 
@@ -98,20 +98,20 @@ class Backoff:
         self._pause = self.until = 0.0
 
 
-class Machine:
+class TriggerMachine:
     """The decisions of one trigger; `batching` returns the `batch` setting of a version."""
 
     def __init__(
         self, batching: Callable[[int], EventBatch | None], max_active: int | None = None, *, window: int = WINDOW
     ) -> None:
         self._batching, self._max_active, self._window = batching, max_active, window
-        self._logs: dict[Partition, PartitionLog] = {}
-        self._leaving: dict[Partition, float] = {}
+        self._logs: dict[KafkaPartition, PartitionLog] = {}
+        self._leaving: dict[KafkaPartition, float] = {}
         self._numbers = itertools.count(1)
-        self._starts: dict[int, tuple[PartitionLog, Batch]] = {}
+        self._starts: dict[int, tuple[PartitionLog, KafkaBatch]] = {}
         self._letters: dict[int, tuple[PartitionLog, int, Judged]] = {}
         self._unwritten: list[int] = []
-        self._runs: dict[str, list[tuple[PartitionLog, Batch]]] = {}
+        self._runs: dict[str, list[tuple[PartitionLog, KafkaBatch]]] = {}
         """Known open runs -> the batches that wait for their end."""
         self._counted: int | None = None
         self._resting, self._reading = False, True
@@ -128,7 +128,7 @@ class Machine:
     # -- state for callers
 
     @property
-    def partitions(self) -> tuple[Partition, ...]:
+    def partitions(self) -> tuple[KafkaPartition, ...]:
         return tuple(self._logs)
 
     @property
@@ -161,7 +161,7 @@ class Machine:
                 self._assigned(partition, position)
             case Revoked(partitions):
                 self._revoked(partitions)
-            case Lost(partitions):
+            case PartitionsLost(partitions):
                 for partition in partitions:
                     self._logs.pop(partition, None)
                     self._leaving.pop(partition, None)
@@ -175,15 +175,15 @@ class Machine:
             case CommitFailed(partition):
                 if log := self._logs.get(partition):
                     log.committed = -1
-            case Counted(active):
+            case RunsCounted(active):
                 self._counted = active
-            case Rest(paused):
+            case PauseChanged(paused):
                 self._resting = paused
-            case Limit(max_active):
+            case MaxActiveChanged(max_active):
                 self._max_active = max_active
             case RunEnded(run):
                 self._ended(run)
-            case Done() | Failed() | Refused():
+            case EffectDone() | EffectFailed() | StartRefused():
                 self._answered(happening)
         return self._settle()
 
@@ -212,11 +212,11 @@ class Machine:
 
     # -- partitions
 
-    def _assigned(self, partition: Partition, position: int) -> None:
+    def _assigned(self, partition: KafkaPartition, position: int) -> None:
         self._leaving.pop(partition, None)
         self._logs[partition] = PartitionLog(partition, position)
 
-    def _revoked(self, partitions: tuple[Partition, ...]) -> None:
+    def _revoked(self, partitions: tuple[KafkaPartition, ...]) -> None:
         for partition in partitions:
             if partition in self._logs:
                 self._logs[partition].drop_ready()
@@ -230,7 +230,7 @@ class Machine:
             self._commit(log)
             del self._logs[partition], self._leaving[partition]
 
-    def _out_of_range(self, partition: Partition, low: int, high: int) -> None:
+    def _out_of_range(self, partition: KafkaPartition, low: int, high: int) -> None:
         log = self._logs.get(partition)
         if log is None:
             return
@@ -250,7 +250,7 @@ class Machine:
 
     # -- records
 
-    def _arrived(self, partition: Partition, records: tuple[Judged, ...]) -> None:
+    def _arrived(self, partition: KafkaPartition, records: tuple[Judged, ...]) -> None:
         log = self._logs.get(partition)
         if log is None or partition in self._leaving:
             return
@@ -274,7 +274,7 @@ class Machine:
         self._out.append(Bury(ticket, judged.record, judged.version, judged.reason))
 
     def _letter(self, answer: Answer) -> None:
-        if not isinstance(answer, Done):
+        if not isinstance(answer, EffectDone):
             self._bury_again.failed(self._now)
             self._unwritten.append(answer.ticket)
             self._letter_trouble = answer.reason
@@ -317,23 +317,23 @@ class Machine:
     def _start_answered(self, answer: Answer) -> None:
         log, batch = self._starts.pop(answer.ticket)
         match answer:
-            case Done(_, memo, new):
+            case EffectDone(_, memo, new):
                 self._start_again.worked()
                 self._start_trouble = ""
                 self.started += new
                 self.repeated += not new
                 self._started(log, batch, int(memo.get("end", batch.end)))
-            case Failed(_, reason):
+            case EffectFailed(_, reason):
                 self._start_again.failed(self._now)
                 self._start_trouble = reason
                 log.put_back(batch)
-            case Refused() if len(batch.matched) > 1:
+            case StartRefused() if len(batch.matched) > 1:
                 log.halve(batch)
-            case Refused(_, reason):
+            case StartRefused(_, reason):
                 log.bury(batch)
                 self._dig(log, Judged(batch.first, batch.version, reason=reason), batch.first.offset)
 
-    def _started(self, log: PartitionLog, batch: Batch, end: int) -> None:
+    def _started(self, log: PartitionLog, batch: KafkaBatch, end: int) -> None:
         log.started()
         if batch.first.offset in log.chained and end != batch.end and self._logs.get(log.partition) is log:
             log.adopt(batch, end)
@@ -341,7 +341,7 @@ class Machine:
                 self._out.append(Seek(log.partition, end))
         if self._max_active is not None:
             if batch.run not in self._runs:
-                self._out.append(Watch(batch.run))
+                self._out.append(WatchRun(batch.run))
             waiting = self._runs.setdefault(batch.run, [])
             if self._max_active == 1:
                 waiting.append((log, batch))
@@ -369,7 +369,7 @@ class Machine:
         for log in self._logs.values():
             if log.reading != self._reading:
                 log.reading = self._reading
-                self._out.append(Reading(log.partition, self._reading))
+                self._out.append(WantRecords(log.partition, self._reading))
 
     def _limits(self, log: PartitionLog) -> tuple[int, int]:
         batching = self._batching(log.open_version) if log.open_version is not None else None

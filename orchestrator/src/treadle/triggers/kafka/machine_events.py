@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from treadle.primitives.events import Record
 
-from .batch import Batch, Match
+from .batch import KafkaBatch, Match
 
 
-class Partition(Struct, frozen=True):
+class KafkaPartition(Struct, frozen=True):
     """A partition of one life of a topic. A topic that was created again has another UUID, so its partitions differ."""
 
     topic: str
@@ -44,30 +44,30 @@ class Judged(Struct, frozen=True):
 class Assigned(Struct, frozen=True):
     """The partition is assigned to this process. Everything below the position is done."""
 
-    partition: Partition
+    partition: KafkaPartition
     position: int
 
 
 class Revoked(Struct, frozen=True):
     """The group revokes the partitions, and waits for their release."""
 
-    partitions: tuple[Partition, ...]
+    partitions: tuple[KafkaPartition, ...]
 
 
-class Lost(Struct, frozen=True):
+class PartitionsLost(Struct, frozen=True):
     """The partitions are already assigned to another process, or their topic is gone."""
 
-    partitions: tuple[Partition, ...]
+    partitions: tuple[KafkaPartition, ...]
 
 
 class Arrived(Struct, frozen=True):
     """Records of one partition, in order, after the last arrived ones; gaps hold no records."""
 
-    partition: Partition
+    partition: KafkaPartition
     records: tuple[Judged, ...]
 
 
-class Done(Struct, frozen=True):
+class EffectDone(Struct, frozen=True):
     """The run exists, or the dead letter is in its topic, durably. `memo` belongs to the accepted start, possibly of
     another owner."""
 
@@ -77,21 +77,21 @@ class Done(Struct, frozen=True):
     """False: an earlier start of the run was accepted."""
 
 
-class Failed(Struct, frozen=True):
+class EffectFailed(Struct, frozen=True):
     """It failed; whether the run exists is unknown."""
 
     ticket: int
     reason: str = ""
 
 
-class Refused(Struct, frozen=True):
+class StartRefused(Struct, frozen=True):
     """The run's inputs can never be accepted."""
 
     ticket: int
     reason: str
 
 
-Answer: TypeAlias = Done | Failed | Refused
+Answer: TypeAlias = EffectDone | EffectFailed | StartRefused
 
 
 class RunEnded(Struct, frozen=True):
@@ -100,7 +100,7 @@ class RunEnded(Struct, frozen=True):
     run: str
 
 
-class Counted(Struct, frozen=True):
+class RunsCounted(Struct, frozen=True):
     """The number of the trigger's open runs; it may lag."""
 
     active: int
@@ -109,13 +109,13 @@ class Counted(Struct, frozen=True):
 class CommitFailed(Struct, frozen=True):
     """The offset was not committed."""
 
-    partition: Partition
+    partition: KafkaPartition
 
 
 class OutOfRange(Struct, frozen=True):
     """The partition has no record at its position: its records are `low` to `high` - 1."""
 
-    partition: Partition
+    partition: KafkaPartition
     low: int
     high: int
 
@@ -123,17 +123,17 @@ class OutOfRange(Struct, frozen=True):
 class Reached(Struct, frozen=True):
     """Reading is at the partition's end: no records exist between the last one and this offset."""
 
-    partition: Partition
+    partition: KafkaPartition
     offset: int
 
 
-class Rest(Struct, frozen=True):
+class PauseChanged(Struct, frozen=True):
     """Stop starting and reading, or continue: the trigger is paused, or records cannot be decided now."""
 
     paused: bool
 
 
-class Limit(Struct, frozen=True):
+class MaxActiveChanged(Struct, frozen=True):
     """`maxActive` of the newest version."""
 
     max_active: int | None
@@ -142,30 +142,30 @@ class Limit(Struct, frozen=True):
 Happening: TypeAlias = (
     Assigned
     | Revoked
-    | Lost
+    | PartitionsLost
     | Arrived
     | Answer
     | RunEnded
-    | Counted
+    | RunsCounted
     | CommitFailed
     | OutOfRange
     | Reached
-    | Rest
-    | Limit
+    | PauseChanged
+    | MaxActiveChanged
 )
 
 # -- instructions ----------------------------------------------------------------------------------------------------
 
 
 class Start(Struct, frozen=True):
-    """Start the batch's run; answer Done, Failed or Refused with the ticket."""
+    """Start the batch's run; answer EffectDone, EffectFailed or StartRefused with the ticket."""
 
     ticket: int
-    batch: Batch
+    batch: KafkaBatch
 
 
 class Bury(Struct, frozen=True):
-    """Write a dead letter; answer Done or Failed with the ticket."""
+    """Write a dead letter; answer EffectDone or EffectFailed with the ticket."""
 
     ticket: int
     record: Record
@@ -173,7 +173,7 @@ class Bury(Struct, frozen=True):
     reason: str
 
 
-class Watch(Struct, frozen=True):
+class WatchRun(Struct, frozen=True):
     """Report the end of the run: RunEnded."""
 
     run: str
@@ -182,21 +182,21 @@ class Watch(Struct, frozen=True):
 class Commit(Struct, frozen=True):
     """Everything below the offset is done."""
 
-    partition: Partition
+    partition: KafkaPartition
     offset: int
 
 
 class Seek(Struct, frozen=True):
     """Continue reading at the offset. Records read before must not arrive any more."""
 
-    partition: Partition
+    partition: KafkaPartition
     offset: int
 
 
-class Reading(Struct, frozen=True):
+class WantRecords(Struct, frozen=True):
     """Enable or disable reading of the partition."""
 
-    partition: Partition
+    partition: KafkaPartition
     wanted: bool
 
 
@@ -206,4 +206,4 @@ class Note(Struct, frozen=True):
     text: str
 
 
-Instruction: TypeAlias = Start | Bury | Watch | Commit | Seek | Reading | Note
+Instruction: TypeAlias = Start | Bury | WatchRun | Commit | Seek | WantRecords | Note

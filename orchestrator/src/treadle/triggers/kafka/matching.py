@@ -25,9 +25,9 @@ from ..objects.notifications import decode_notification
 from ..registry.deployment import Deployment
 from ..run_ids import event_run, hashed_run, record_run
 from ..start_requests import StartOrder
-from .batch import Batch, EventsOf, Match
-from .machine_events import Judged, Partition
-from .reader_settings import Reading, reading_of
+from .batch import EventsOf, KafkaBatch, Match
+from .machine_events import Judged, KafkaPartition
+from .reader_settings import ReaderSettings, reading_of
 
 EVENTS = ("trigger", "events")
 
@@ -37,7 +37,7 @@ class Version(Rules):
 
     trigger: KafkaTrigger | ObjectTrigger
 
-    def __init__(self, deployment: Deployment, name: str, reading: Reading) -> None:
+    def __init__(self, deployment: Deployment, name: str, reading: ReaderSettings) -> None:
         super().__init__(deployment, name)
         self.reading = reading
         """Its settings for reading topics."""
@@ -58,7 +58,7 @@ class Version(Rules):
         when = event_time(event, record)
         return Match(record, event, self._run(event, record, when)) if self.matches(event, when) else None
 
-    def order_for(self, batch: Batch, events: EventsOf) -> StartOrder:
+    def order_for(self, batch: KafkaBatch, events: EventsOf) -> StartOrder:
         """The start of a batch, with inputs from `with`. `events` is called only when `with` mentions `trigger.events`.
 
         The batch's time is that of its first event. Its end is in the memo, for owners that cut differently. Raises
@@ -71,7 +71,7 @@ class Version(Rules):
             return self.order(batch.run, first.event, when, value)
         return self.order(batch.run, None, when, value, end=batch.end, count=len(batch.matched))
 
-    def _events(self, batch: Batch, events: EventsOf) -> Any:
+    def _events(self, batch: KafkaBatch, events: EventsOf) -> Any:
         if isinstance(self.trigger, KafkaTrigger):
             return events(batch, self.trigger)
         return [as_item(one.event, False) for one in batch.matched]  # objects are passed by reference
@@ -112,7 +112,7 @@ class Lineage(Struct, frozen=True):
         """The `batch` setting of a version."""
         return self.version(number).reading.batch
 
-    def begin(self, partition: Partition) -> int:
+    def begin(self, partition: KafkaPartition) -> int:
         """The start offset of a partition without a known position: that of the first version that reads the topic."""
         return self._first(partition.topic).begins.get((partition.topic_id, partition.number), 0)
 
@@ -179,6 +179,6 @@ def lineage(history: Sequence[Deployment], name: str) -> Lineage | None:
     return Lineage(history[-1].workflow, name, tuple(versions)) if versions else None
 
 
-def _place(trigger: KafkaTrigger | ObjectTrigger, reading: Reading) -> tuple[str, str]:
+def _place(trigger: KafkaTrigger | ObjectTrigger, reading: ReaderSettings) -> tuple[str, str]:
     """The properties that a version must share with the previous one to be its successor."""
     return trigger.type, reading.connection

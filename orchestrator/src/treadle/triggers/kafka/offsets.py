@@ -18,9 +18,9 @@ from treadle.primitives.stores.store import Store
 
 from ..registry.deployment import Deployment, Position
 from ..run_ids import label
-from .machine_events import Partition
+from .machine_events import KafkaPartition
 from .matching import Lineage
-from .reader_settings import Reading, reading_of
+from .reader_settings import ReaderSettings, reading_of
 
 if TYPE_CHECKING:
     from .topics import Topics
@@ -108,7 +108,7 @@ class KafkaPositions:
             marks.save(partition, offset, now=True)
         return tuple(Position(one.topic, one.topic_id, one.number, offset) for one, offset in wanted.items())
 
-    def _begins(self, whose: str, reading: Reading, known: Sequence[str]) -> list[Position]:
+    def _begins(self, whose: str, reading: ReaderSettings, known: Sequence[str]) -> list[Position]:
         from .confluent_cluster import translated
 
         with translated():
@@ -126,7 +126,7 @@ class KafkaPositions:
         ]
 
 
-def _all_of(topics: Topics, reading: Reading, whose: str) -> dict[str, list[Partition]]:
+def _all_of(topics: Topics, reading: ReaderSettings, whose: str) -> dict[str, list[KafkaPartition]]:
     """Topic -> its partitions. Raises UsageError for a missing topic."""
     found = topics.partitions(reading.topics)
     for topic in reading.topics:
@@ -136,7 +136,7 @@ def _all_of(topics: Topics, reading: Reading, whose: str) -> dict[str, list[Part
     return found
 
 
-def _offsets(topics: Topics, places: Sequence[Partition], to: Target) -> dict[Partition, int]:
+def _offsets(topics: Topics, places: Sequence[KafkaPartition], to: Target) -> dict[KafkaPartition, int]:
     """The offsets for a target, limited to existing records."""
     ends, begins = topics.offsets(places, end=True), topics.offsets(places, end=False)
     match to:
@@ -169,17 +169,17 @@ class StoredMarks:
     def __init__(self, store: Store, key: bytes, group: str) -> None:
         self._objects = sealing.SealedStore(store, sealing.purpose_key(key, b"treadle trigger marks"))
         self._group = group
-        self._saved: dict[Partition, float] = {}
-        self._late: dict[Partition, int] = {}
+        self._saved: dict[KafkaPartition, float] = {}
+        self._late: dict[KafkaPartition, int] = {}
 
-    def load(self, partition: Partition) -> int | None:
+    def load(self, partition: KafkaPartition) -> int | None:
         """Raises StoreError."""
         try:
             return msgspec.msgpack.decode(self._objects.get(self._name(partition)), type=int)
         except MissingError:
             return None
 
-    def save(self, partition: Partition, offset: int, *, now: bool = False) -> None:
+    def save(self, partition: KafkaPartition, offset: int, *, now: bool = False) -> None:
         """Save every half minute, or `now`; `leave` saves skipped offsets. Raises StoreError."""
         clock = time.monotonic()
         if not now and clock < self._saved.get(partition, -SAVE_EVERY) + SAVE_EVERY:
@@ -189,12 +189,12 @@ class StoredMarks:
         self._saved[partition] = clock
         self._late.pop(partition, None)
 
-    def leave(self, partitions: Iterable[Partition]) -> None:
+    def leave(self, partitions: Iterable[KafkaPartition]) -> None:
         """Save skipped offsets, because these partitions may stay unread for longer than Kafka remembers them. Raises
         StoreError."""
         for partition in partitions:
             if (offset := self._late.get(partition)) is not None:
                 self.save(partition, offset, now=True)
 
-    def _name(self, partition: Partition) -> str:
+    def _name(self, partition: KafkaPartition) -> str:
         return f"deployments/marks/{self._group}/{partition.topic_id}/{partition.number}"

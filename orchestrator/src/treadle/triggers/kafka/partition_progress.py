@@ -17,14 +17,14 @@ from msgspec.structs import replace
 
 from treadle.dsl.triggers import EventBatch
 
-from .batch import Batch
-from .machine_events import Judged, Partition
+from .batch import KafkaBatch
+from .machine_events import Judged, KafkaPartition
 
 
 class PartitionLog:
     """Starts at a position below which everything is done."""
 
-    def __init__(self, partition: Partition, position: int) -> None:
+    def __init__(self, partition: KafkaPartition, position: int) -> None:
         self.partition, self.position, self.committed = partition, position, position
         self.reading = True
         self.starting = 0
@@ -37,7 +37,7 @@ class PartitionLog:
         """Offset -> number of its remaining steps."""
         self._letters: set[int] = set()
         """Offsets of dead letters that are not written."""
-        self._ready: deque[Batch] = deque()
+        self._ready: deque[KafkaBatch] = deque()
         self._ready_size = (0, 0)
         self._open: list[Judged] = []
         self._open_bytes = 0
@@ -80,7 +80,7 @@ class PartitionLog:
         if judged.reason:
             self._letters.add(judged.record.offset)
         for match in judged.matches:
-            self._add(Batch(judged.version, (match,), judged.record.offset + 1))
+            self._add(KafkaBatch(judged.version, (match,), judged.record.offset + 1))
 
     def _gather(self, judged: Judged, batching: EventBatch, now: float) -> None:
         if self._open and self._open_bytes + judged.size > batching.max_bytes:
@@ -104,10 +104,10 @@ class PartitionLog:
     def cut(self) -> None:
         """Complete the open batch, which ends at the read position."""
         matched = tuple(match for one in self._open for match in one.matches)
-        self._add(Batch(self._open[0].version, matched, self.position))
+        self._add(KafkaBatch(self._open[0].version, matched, self.position))
         self._open, self._open_bytes = [], 0
 
-    def _add(self, batch: Batch) -> None:
+    def _add(self, batch: KafkaBatch) -> None:
         self._ready.append(batch)
         self._count(batch, 1)
 
@@ -122,7 +122,7 @@ class PartitionLog:
             return True
         return self.starting == 0 and not any(offset < batch.end for offset in self._letters)
 
-    def start(self, number: int) -> Batch:
+    def start(self, number: int) -> KafkaBatch:
         """Take the first ready batch."""
         self.starting += 1
         self.last_start = number
@@ -130,7 +130,7 @@ class PartitionLog:
         self._count(batch, -1)
         return batch
 
-    def put_back(self, batch: Batch) -> None:
+    def put_back(self, batch: KafkaBatch) -> None:
         """A start failed; the batch comes first again."""
         self.starting -= 1
         self._ready.appendleft(batch)
@@ -141,11 +141,11 @@ class PartitionLog:
         self._ready.clear()
         self._ready_size = (0, 0)
 
-    def _count(self, batch: Batch, sign: int) -> None:
+    def _count(self, batch: KafkaBatch, sign: int) -> None:
         records, size = self._ready_size
         self._ready_size = (records + sign * len(batch.matched), size + sign * batch.size)
 
-    def halve(self, batch: Batch) -> None:
+    def halve(self, batch: KafkaBatch) -> None:
         """The batch can never be started as a whole. Its halves come first again, one after the other."""
         middle = len(batch.matched) // 2
         rest = replace(batch, matched=batch.matched[middle:])
@@ -155,7 +155,7 @@ class PartitionLog:
         self._entries[rest.first.offset] = 1
         self.chained.add(rest.first.offset)
 
-    def bury(self, batch: Batch) -> None:
+    def bury(self, batch: KafkaBatch) -> None:
         """The batch's only record can never start a run. Its entry is done when it is written as a dead letter."""
         self.starting -= 1
         self._letters.add(batch.first.offset)
@@ -164,7 +164,7 @@ class PartitionLog:
         """A run exists; its entry stays until `done`."""
         self.starting -= 1
 
-    def adopt(self, batch: Batch, end: int) -> None:
+    def adopt(self, batch: KafkaBatch, end: int) -> None:
         """The accepted start covered a different range: continue after it, and drop the records collected meanwhile."""
         first = batch.first.offset
         self._entries = {offset: left for offset, left in self._entries.items() if offset <= first}

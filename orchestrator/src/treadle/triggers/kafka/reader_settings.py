@@ -7,7 +7,7 @@ from msgspec import Struct
 from treadle.dsl.triggers import EventBatch, KafkaTrigger, ObjectTrigger, TriggerBase
 
 
-class Reading(Struct, frozen=True):
+class ReaderSettings(Struct, frozen=True):
     """The location of records, and how they are read."""
 
     connection: str
@@ -20,7 +20,7 @@ class Reading(Struct, frozen=True):
     max_active: int | None
 
 
-def reading_of(trigger: TriggerBase | None) -> Reading | None:
+def reading_of(trigger: TriggerBase | None) -> ReaderSettings | None:
     """The settings; None: the trigger reads no topic."""
     match trigger:
         case KafkaTrigger():
@@ -30,4 +30,4 @@ def reading_of(trigger: TriggerBase | None) -> Reading | None:
         case _:
             return None
     letters = trigger.dead_letter.topic if trigger.dead_letter else f"{topics[0]}.dlt"
-    return Reading(connection, tuple(topics), letters, start == "earliest", batch, trigger.max_active)
+    return ReaderSettings(connection, tuple(topics), letters, start == "earliest", batch, trigger.max_active)

@@ -21,18 +21,18 @@ from treadle.primitives.errors import StoreError, TreadleError
 from ..registry.deployment import Deployment
 from ..run_ids import label
 from ..trigger_runner import Counts, State, TriggerSite, TriggerStatus
-from .cluster_interface import Broken, Fenced
+from .cluster_interface import ConsumerBroken, ConsumerFenced
 from .confluent_cluster import ClusterSource
 from .connectivity import Connectivity
 from .dead_letters import Graveyard
 from .effects import ThreadHands
 from .loop import TriggerLoop
-from .machine import Machine
-from .machine_events import Counted, Happening, Limit
+from .machine import TriggerMachine
+from .machine_events import Happening, MaxActiveChanged, RunsCounted
 from .matching import Lineage, lineage
 from .offsets import KafkaPositions, StoredMarks, group_of
 from .payloads import Payloads, ask_topic
-from .reader_settings import Reading, reading_of
+from .reader_settings import ReaderSettings, reading_of
 
 _log = logging.getLogger("treadle.triggers")
 COUNT_EVERY = 2.0
@@ -43,7 +43,7 @@ LEAVE = 5.0
 """Seconds at the end for dead letters that are being written."""
 
 
-class Gone(TreadleError):
+class TriggerGone(TreadleError):
     """The newest version has no such trigger any more, or a different one with its name; the loop ends."""
 
 
@@ -58,7 +58,7 @@ class KafkaRunner:
         self._instance = site.instance
         self._version = 0
         self._type = "kafka"
-        self._reading: Reading | None = None
+        self._reading: ReaderSettings | None = None
         """Settings of the newest version. If it has dropped a topic, no record may ever show that."""
         self._known: tuple[tuple[int, ...], Lineage] | None = None
         self._loop: TriggerLoop | None = None
@@ -82,7 +82,7 @@ class KafkaRunner:
         self._type = deployment.spec.triggers[self._trigger].type
         self._reading = reading_of(deployment.spec.triggers.get(self._trigger))
         if self._loop is not None and self._reading is not None:
-            self._loop.tell(Limit(self._reading.max_active))
+            self._loop.tell(MaxActiveChanged(self._reading.max_active))
 
     async def stop(self) -> None:
         self._ending.set()
@@ -130,7 +130,7 @@ class KafkaRunner:
             self._open = await self._site.starter.active(self._workflow, self._trigger)
             self._uncounted = ""
             if self._loop is not None:
-                self._loop.tell(Counted(self._open))
+                self._loop.tell(RunsCounted(self._open))
         except TreadleError as error:
             self._uncounted = str(error)
             _log.info("%s", error)
@@ -144,7 +144,7 @@ class KafkaRunner:
             try:
                 self._live(running, self._look())
                 self._error, self._failed = "", False
-            except Fenced as error:
+            except ConsumerFenced as error:
                 self._instance = f"{self._site.instance}-{secrets.token_hex(2)}"
                 self._told(str(error), failed=False)
             except TreadleError as error:
@@ -169,11 +169,11 @@ class KafkaRunner:
             nonlocal known
             found = self._look()
             if found.born != at.born:
-                raise Gone(f"{whose} is another trigger now")
+                raise TriggerGone(f"{whose} is another trigger now")
             known = found
             return found
 
-        machine = Machine(lambda number: known.batching(number), reading.max_active)
+        machine = TriggerMachine(lambda number: known.batching(number), reading.max_active)
         told = Connectivity(reading.connection)
         source = partial(ClusterSource, settings, group, self._instance, reading.topics, connectivity=told)
         inbox: queue.SimpleQueue[Happening] = queue.SimpleQueue()
@@ -183,7 +183,7 @@ class KafkaRunner:
         marks = StoredMarks(self._site.store, self._site.key, group)
         self._loop = loop = TriggerLoop(machine, source, look, hands, marks, inbox)
         if self._open is not None:
-            loop.tell(Counted(self._open))
+            loop.tell(RunsCounted(self._open))
         try:
             while not self._ending.is_set() and not self._moved(at):
                 loop.step(self._paused)
@@ -213,7 +213,7 @@ class KafkaRunner:
                 history = self._settled(history)
             found = lineage(history, self._trigger)
             if found is None:
-                raise Gone(f"{self._workflow} has no trigger {self._trigger} any more")
+                raise TriggerGone(f"{self._workflow} has no trigger {self._trigger} any more")
             self._known = numbers, found
         return self._known[1]
 
@@ -229,16 +229,18 @@ class KafkaRunner:
         return done
 
 
-def counts_of(machine: Machine) -> Counts:
+def counts_of(machine: TriggerMachine) -> Counts:
     """The counts of a loop's machine."""
     return Counts(machine.started, machine.dead, machine.received, machine.repeated, machine.filtered)
 
 
 def _passes(error: TreadleError) -> bool:
     """Whether the error may disappear without user action."""
-    return isinstance(error, Unreachable | Broken | Gone) or (isinstance(error, StoreError) and error.retryable)
+    return isinstance(error, Unreachable | ConsumerBroken | TriggerGone) or (
+        isinstance(error, StoreError) and error.retryable
+    )
 
 
-def _alike(one: Reading, other: Reading) -> bool:
+def _alike(one: ReaderSettings, other: ReaderSettings) -> bool:
     same = (one.connection, one.letters) == (other.connection, other.letters)
     return same and sorted(one.topics) == sorted(other.topics)

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs o
 from treadle.executors.runtime.event_source import topic_uuid
 
 from .connectivity import Connectivity
-from .machine_events import Partition
+from .machine_events import KafkaPartition
 
 T = TypeVar("T")
 ANSWER = 10.0
@@ -70,11 +70,11 @@ class Topics:
         """Topic -> its UUID; missing topics are omitted."""
         return {topic: found[0].topic_id for topic, found in self.partitions(topics).items() if found}
 
-    def partitions(self, topics: Collection[str]) -> dict[str, list[Partition]]:
+    def partitions(self, topics: Collection[str]) -> dict[str, list[KafkaPartition]]:
         """Topic -> its partitions; missing topics are omitted."""
         if not topics:
             return {}
-        found: dict[str, list[Partition]] = {}
+        found: dict[str, list[KafkaPartition]] = {}
         for topic, asked in self.ask(topics).items():
             try:
                 described = self.answer(asked)
@@ -83,7 +83,7 @@ class Topics:
                     continue
                 raise
             uuid = topic_uuid(described.topic_id)
-            found[topic] = [Partition(topic, uuid, one.id) for one in described.partitions]
+            found[topic] = [KafkaPartition(topic, uuid, one.id) for one in described.partitions]
         return found
 
     def ask(self, topics: Collection[str]) -> dict[str, Future[TopicDescription]]:
@@ -91,15 +91,15 @@ class Topics:
         names = TopicCollection(list(topics))
         return self._admin.describe_topics(names, include_authorized_operations=True, request_timeout=ANSWER)
 
-    def offsets(self, partitions: Sequence[Partition], end: bool) -> dict[Partition, int]:
+    def offsets(self, partitions: Sequence[KafkaPartition], end: bool) -> dict[KafkaPartition, int]:
         """The offset of the next record (`end`), or of the first existing one."""
         return self._offsets(partitions, OffsetSpec.latest() if end else OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
-    def offsets_at(self, partitions: Sequence[Partition], milliseconds: int) -> dict[Partition, int]:
+    def offsets_at(self, partitions: Sequence[KafkaPartition], milliseconds: int) -> dict[KafkaPartition, int]:
         """The offset of the first record at or after that time; -1: there is none."""
         return self._offsets(partitions, OffsetSpec.for_timestamp(milliseconds))
 
-    def _offsets(self, partitions: Sequence[Partition], spec: Any) -> dict[Partition, int]:
+    def _offsets(self, partitions: Sequence[KafkaPartition], spec: Any) -> dict[KafkaPartition, int]:
         if not partitions:
             return {}
         wanted = {TopicPartition(one.topic, one.number): spec for one in partitions}

@@ -31,7 +31,7 @@ def mark(found: ObjectInfo) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "surrogateescape"), digest_size=MARK).digest()
 
 
-class Seen:
+class HandledObjects:
     """The marks of the handled objects."""
 
     def __init__(self, marks: Iterable[bytes] = ()) -> None:
@@ -69,16 +69,16 @@ class Seen:
         return b"".join(sorted(self._marks))
 
     @staticmethod
-    def unpack(data: bytes) -> Seen:
+    def unpack(data: bytes) -> HandledObjects:
         """Raises ValueError for data that `pack` did not make."""
         if len(data) % MARK:
             raise ValueError("the marks are cut off")
-        return Seen(data[start : start + MARK] for start in range(0, len(data), MARK))
+        return HandledObjects(data[start : start + MARK] for start in range(0, len(data), MARK))
 
 
-def first_look(listing: Iterable[ObjectInfo], deployed: float | None) -> Seen:
+def first_look(listing: Iterable[ObjectInfo], deployed: float | None) -> HandledObjects:
     """The objects that count as handled at the first listing: those older than the deployment; None: none of them."""
-    seen = Seen(mark(found) for found in listing if deployed is not None and found.modified <= deployed)
+    seen = HandledObjects(mark(found) for found in listing if deployed is not None and found.modified <= deployed)
     seen.changed = True
     return seen
 

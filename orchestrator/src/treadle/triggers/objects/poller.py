@@ -20,13 +20,13 @@ from treadle.primitives.events.decode import event_time
 from treadle.primitives.stores.store import ObjectInfo, Store
 
 from ..event_mapping import Rules
-from ..polling import Rounds
+from ..polling import PollingRunner
 from ..run_ids import event_run
-from ..run_limit import Full, Gate
+from ..run_limit import Full, RunLimit
 from ..start_requests import StartOrder
 from ..trigger_runner import State, TriggerSite, TriggerStatus
-from .listing_diff import Seen, check_utf8, event_of, first_look
-from .seen_objects import ObjectRecords, Refused, born
+from .listing_diff import HandledObjects, check_utf8, event_of, first_look
+from .seen_objects import ObjectRecords, RefusedObject, born
 
 _log = logging.getLogger("treadle.triggers")
 SAVE_EVERY = 500
@@ -37,17 +37,17 @@ WAIT = 5.0
 """Seconds that a start waits for room when `maxActive` runs are open, before the next try."""
 
 
-class Poller(Rounds):
+class Poller(PollingRunner):
     """The runner of an object trigger with `poll`."""
 
     def __init__(self, site: TriggerSite, workflow: str, trigger: str) -> None:
         super().__init__(site, workflow, trigger)
         self._records = ObjectRecords(site.store, site.key, workflow, trigger)
-        self._gate = Gate(site.starter, workflow, trigger)
+        self._gate = RunLimit(site.starter, workflow, trigger)
         self._looking = ThreadPoolExecutor(1)
         """Lists and decides. A store may take minutes to answer, and the default pool is needed for the starts of all
         triggers."""
-        self._seen: Seen | None = None
+        self._seen: HandledObjects | None = None
         self._born = 0
         self._started = self._dead = 0
         self._lag: int | None = None
@@ -75,7 +75,7 @@ class Poller(Rounds):
     # -- polling
 
     async def look(self) -> State:
-        """See Rounds. Objects started before an error remain recorded."""
+        """See PollingRunner. Objects started before an error remain recorded."""
         if self._paused:
             return "paused"
         rules, uri = Rules(self._deployment, self._name), self._poll.uri
@@ -91,7 +91,7 @@ class Poller(Rounds):
             await self._save()
         return "running"
 
-    async def _known(self, rules: Rules, listing: list[ObjectInfo]) -> Seen:
+    async def _known(self, rules: Rules, listing: list[ObjectInfo]) -> HandledObjects:
         """The seen objects, of this process or stored earlier; in the first round, the objects that count as seen."""
         assert isinstance(rules.trigger, ObjectTrigger)
         self._gate.limit = rules.trigger.max_active
@@ -105,7 +105,7 @@ class Poller(Rounds):
             self._born = since.version
         return self._seen
 
-    async def _start_all(self, rules: Rules, uri: str, fresh: list[ObjectInfo], seen: Seen) -> None:
+    async def _start_all(self, rules: Rules, uri: str, fresh: list[ObjectInfo], seen: HandledObjects) -> None:
         at_once = AT_ONCE if self._gate.limit is None else 1
         for begin in range(0, len(fresh), at_once):
             if self._changed.is_set():
@@ -134,7 +134,7 @@ class Poller(Rounds):
                 await self._start(order)
         except UsageError as error:
             _log.warning("%s.%s: object %s: %s", self._workflow, self._name, event.subject, error.message)
-            refused = Refused(event, error.message, run, rules.version, time.time())
+            refused = RefusedObject(event, error.message, run, rules.version, time.time())
             await asyncio.to_thread(self._records.refuse, refused)
             self._dead += 1
 

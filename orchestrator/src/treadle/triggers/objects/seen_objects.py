@@ -1,7 +1,7 @@
 """Records of polling in the store: the objects it has seen, and objects that cannot start a run.
 
     deployments/objects/<workflow>/<trigger>/seen/<version>   marks (see listing_diff); the version added the prefix
-    deployments/objects/<workflow>/<trigger>/refused/<id>     a Refused
+    deployments/objects/<workflow>/<trigger>/refused/<id>     a RefusedObject
 
 They are sealed under the deployment key. Seen objects are saved **after** their starts. After a crash in between, the
 starts are requested again, and the server rejects them as known.
@@ -22,10 +22,10 @@ from treadle.primitives.events import Event
 from treadle.primitives.stores.store import Store
 
 from ..registry.deployment import Deployment
-from .listing_diff import Seen
+from .listing_diff import HandledObjects
 
 
-class Refused(Struct, frozen=True):
+class RefusedObject(Struct, frozen=True):
     """An object that cannot start a run: the dead letter of a trigger without a topic for dead letters."""
 
     event: Event
@@ -45,29 +45,29 @@ class ObjectRecords:
         self._objects = sealing.SealedStore(store, sealing.purpose_key(key, b"treadle object triggers"))
         self._folder = f"deployments/objects/{workflow}/{trigger}"
 
-    def load(self, born: int) -> Seen | None:
+    def load(self, born: int) -> HandledObjects | None:
         """None: it never polled. Raises CorruptError for marks that this deployment did not write."""
         name = self._seen(born)
         try:
-            return Seen.unpack(bytes(self._objects.get(name)))
+            return HandledObjects.unpack(bytes(self._objects.get(name)))
         except MissingError:
             return None
         except ValueError as error:
             raise CorruptError(f"{name}: {error}", "Remove it: what is there then counts by its date.") from None
 
-    def save(self, born: int, seen: Seen) -> None:
+    def save(self, born: int, seen: HandledObjects) -> None:
         """Another service may save its marks at the same time. The last write stays; objects missing there are only
         requested again."""
         self._objects.put(self._seen(born), seen.pack())
         seen.changed = False
 
-    def refuse(self, refused: Refused) -> None:
+    def refuse(self, refused: RefusedObject) -> None:
         self._objects.put(f"{self._folder}/refused/{refused.event.id}", msgspec.json.encode(refused))
 
-    def refused(self) -> list[Refused]:
+    def refused(self) -> list[RefusedObject]:
         """Oldest first."""
         names = [info.name for info in self._store.list(f"{self._folder}/refused/")]
-        found = [msgspec.json.decode(self._objects.get(name), type=known(Refused)) for name in names]
+        found = [msgspec.json.decode(self._objects.get(name), type=known(RefusedObject)) for name in names]
         return sorted(found, key=lambda one: one.time)
 
     def _seen(self, born: int) -> str:

@@ -44,7 +44,7 @@ class NoSuchDeployment(TreadleError):
     """No workflow, version or trigger of that name is deployed."""
 
 
-class Candidate(Struct, frozen=True):
+class DeploymentCandidate(Struct, frozen=True):
     """The content of a possible deployment."""
 
     document: dict[str, Any]
@@ -69,7 +69,7 @@ class Registry:
 
     def deploy(
         self,
-        candidate: Candidate,
+        candidate: DeploymentCandidate,
         begins: Callable[[Deployment | None], dict[str, tuple[Position, ...]]] = lambda _: {},
     ) -> Deployment:
         """Make the candidate the newest version, unless that has the same content; return the newest version.
@@ -133,7 +133,7 @@ class Registry:
         newest = self._newest(workflow)
         return None if newest is None or newest.removed else newest
 
-    def draft(self, candidate: Candidate) -> Deployment:
+    def draft(self, candidate: DeploymentCandidate) -> Deployment:
         """The version that `deploy` would create now."""
         return self._next(candidate, self._newest(str(candidate.document["name"])))
 
@@ -215,7 +215,7 @@ class Registry:
 
     # -- helpers
 
-    def _next(self, candidate: Candidate, newest: Deployment | None) -> Deployment:
+    def _next(self, candidate: DeploymentCandidate, newest: Deployment | None) -> Deployment:
         return Deployment(
             str(candidate.document["name"]),
             newest.version + 1 if newest else 1,

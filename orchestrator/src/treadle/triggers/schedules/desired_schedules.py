@@ -60,19 +60,19 @@ class Found(Struct, frozen=True):
     paused: bool
 
 
-class Change(Struct, frozen=True):
+class ScheduleChange(Struct, frozen=True):
     """A change of one Schedule."""
 
     schedule: str
     did: Literal["created", "updated", "paused", "unpaused", "deleted"]
 
 
-def changes(wanted: Iterable[Wanted], found: Iterable[Found]) -> list[Change]:
+def changes(wanted: Iterable[Wanted], found: Iterable[Found]) -> list[ScheduleChange]:
     """The changes from the existing Schedules to the desired ones, by id."""
     there = {one.id: one for one in found}
     asked = {one.id: one for one in wanted}
-    made = [Change(id_, did) for id_, one in asked.items() if (did := _did(one, there.get(id_)))]
-    gone = [Change(id_, "deleted") for id_ in there if id_ not in asked]
+    made = [ScheduleChange(id_, did) for id_, one in asked.items() if (did := _did(one, there.get(id_)))]
+    gone = [ScheduleChange(id_, "deleted") for id_ in there if id_ not in asked]
     return sorted([*made, *gone], key=lambda change: change.schedule)
 
 

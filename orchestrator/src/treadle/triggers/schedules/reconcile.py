@@ -32,7 +32,7 @@ from treadle.primitives.errors import UsageError
 
 from ..registry.registry import Registry
 from ..run_ids import label
-from .desired_schedules import OVERLAPS, Change, Found, Wanted, changes, schedule
+from .desired_schedules import OVERLAPS, Found, ScheduleChange, Wanted, changes, schedule
 from .tick_workflow import TICK, Tick
 
 Overlap = Literal["skip", "bufferOne", "bufferAll", "cancelOther", "terminateOther", "allowAll"]
@@ -61,7 +61,7 @@ class Schedules:
         self._client, self._queue = client, queue
         self._owner = sealing.purpose_key(key, b"treadle schedules")[:8].hex()
 
-    async def reconcile(self, registry: Registry) -> list[Change]:
+    async def reconcile(self, registry: Registry) -> list[ScheduleChange]:
         """Reconcile all Schedules; return the changes. Raises Unreachable; UsageError when a Schedule of that name
         belongs to another deployment, after all others are reconciled."""
         done = await self.sweep(registry)
@@ -75,7 +75,7 @@ class Schedules:
             raise refused[0]
         return sorted(done, key=lambda change: change.schedule)
 
-    async def sweep(self, registry: Registry) -> list[Change]:
+    async def sweep(self, registry: Registry) -> list[ScheduleChange]:
         """Remove the Schedules of removed triggers. Raises Unreachable."""
         with _translated():
             # Listed before the registry is read: a concurrent deployment writes to the registry before it creates the
@@ -84,7 +84,7 @@ class Schedules:
             wanted = {one.id for one in await asyncio.to_thread(_wanted, registry)}
             return await self._make_so({}, listed - wanted)
 
-    async def keep(self, wanted: Wanted) -> list[Change]:
+    async def keep(self, wanted: Wanted) -> list[ScheduleChange]:
         """Reconcile the Schedule of one trigger, independently of others. Raises as `reconcile`."""
         with _translated():
             return await self._make_so({wanted.id: wanted}, [wanted.id])
@@ -149,7 +149,7 @@ class Schedules:
         found = await self._client.workflow_service.list_schedule_matching_times(request)
         return [one.ToDatetime(UTC) for one in found.start_time]
 
-    async def _make_so(self, wanted: Mapping[str, Wanted], ids: Iterable[str]) -> list[Change]:
+    async def _make_so(self, wanted: Mapping[str, Wanted], ids: Iterable[str]) -> list[ScheduleChange]:
         found = [one for id_ in sorted(ids) if (one := await self._found(id_, id_ in wanted))]
         todo = changes(wanted.values(), found)
         for change in todo:
@@ -194,7 +194,7 @@ class Schedules:
             return None, action.task_queue
         return found if isinstance(found, Tick) else None, action.task_queue
 
-    async def _carry_out(self, change: Change, wanted: Wanted | None) -> None:
+    async def _carry_out(self, change: ScheduleChange, wanted: Wanted | None) -> None:
         handle = self._client.get_schedule_handle(change.schedule)
         if wanted is None:
             await _delete(handle)

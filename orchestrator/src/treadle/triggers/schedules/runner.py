@@ -13,7 +13,7 @@ from treadle.dsl.triggers import ScheduleTrigger
 from treadle.orchestrator.embedded.python_environments import task_queue
 from treadle.primitives.errors import TreadleError
 
-from ..polling import Rounds
+from ..polling import PollingRunner
 from ..registry.registry import Registry
 from ..trigger_runner import State, TriggerSite, TriggerStatus
 from .desired_schedules import Wanted
@@ -34,7 +34,7 @@ async def keep_swept(schedules: Schedules, registry: Registry) -> None:
         await asyncio.sleep(SWEEP_EVERY)
 
 
-class ScheduleRunner(Rounds):
+class ScheduleRunner(PollingRunner):
     """See TriggerRunner."""
 
     every = 30.0
@@ -50,7 +50,7 @@ class ScheduleRunner(Rounds):
         return self._status(self._started, active=self._active)
 
     async def look(self) -> State:
-        """See Rounds. Handles only its own Schedule, so that no trigger waits for another."""
+        """See PollingRunner. Handles only its own Schedule, so that no trigger waits for another."""
         trigger = self._deployment.spec.triggers[self._name]
         assert isinstance(trigger, ScheduleTrigger)
         await self._schedules.keep(Wanted(self._workflow, self._name, trigger, self._paused))

@@ -23,9 +23,9 @@ from treadle.orchestrator.run_store.uri_policy import Forbidden
 from treadle.primitives.errors import TreadleError, UsageError
 from treadle.primitives.log_rate_limit import limited_logger
 
-from ..run_limit import Full, Gate
-from ..start_requests import Started, Starter, StartOrder
-from .requests import Hook, Problem
+from ..run_limit import Full, RunLimit
+from ..start_requests import RunStarted, Starter, StartOrder
+from .requests import Hook, RequestProblem
 
 _log = limited_logger("treadle.triggers.webhook")
 READ_TIMEOUT = 20.0
@@ -39,16 +39,16 @@ class Served(Protocol):
 
     hook: Hook
     starter: Starter
-    gate: Gate
+    gate: RunLimit
     paused: bool
 
     async def read(self, headers: Mapping[str, str], body: bytes) -> list[StartOrder]:
-        """The runs for a request. Raises Problem; UsageError when the hook's secret is missing."""
+        """The runs for a request. Raises RequestProblem; UsageError when the hook's secret is missing."""
 
-    def count(self, started: Started) -> None:
+    def count(self, started: RunStarted) -> None:
         """Count a start that a request caused."""
 
-    def refused(self, problem: Problem) -> None:
+    def refused(self, problem: RequestProblem) -> None:
         """Count a problem that the sender must fix."""
 
 
@@ -58,10 +58,10 @@ def make_app(hooks: Callable[[str, str], Served | None]) -> Starlette:
     async def call(request: Request) -> Response:
         served = hooks(request.path_params["workflow"], request.path_params["trigger"])
         if served is None:
-            raise Problem(404, "no such hook is deployed", "Deploy a workflow with a trigger of type webhook.")
+            raise RequestProblem(404, "no such hook is deployed", "Deploy a workflow with a trigger of type webhook.")
         try:
             return await _call(served, request)
-        except Problem as problem:
+        except RequestProblem as problem:
             served.refused(problem)
             raise
 
@@ -69,7 +69,7 @@ def make_app(hooks: Callable[[str, str], Served | None]) -> Starlette:
         return _json(200, {"status": "ok"})
 
     handlers: dict[Any, Callable[[Request, Exception], Awaitable[Response]]] = {
-        Problem: _problem,
+        RequestProblem: _problem,
         HTTPException: _http,
         Exception: _defect,
     }
@@ -82,38 +82,38 @@ def make_app(hooks: Callable[[str, str], Served | None]) -> Starlette:
 
 async def _call(served: Served, request: Request) -> Response:
     if served.paused:
-        raise Problem(503, "the trigger is paused", retry_after=PAUSED_AGAIN)
+        raise RequestProblem(503, "the trigger is paused", retry_after=PAUSED_AGAIN)
     body = await _body(request, served.hook.max_body)
     try:
         orders = await served.read(dict(request.headers), body)
     except UsageError as error:
         _log.warning("hook %s/%s: %s", served.hook.workflow, served.hook.name, error.message)
-        raise Problem(
+        raise RequestProblem(
             503, "the hook is not ready: its secret is missing or malformed", retry_after=PAUSED_AGAIN
         ) from None
     outcomes = [await _start(served, order) for order in orders]
-    if refused := [one for one in outcomes if isinstance(one, Problem)]:
+    if refused := [one for one in outcomes if isinstance(one, RequestProblem)]:
         raise refused[0]
-    runs = [one for one in outcomes if isinstance(one, Started)]
+    runs = [one for one in outcomes if isinstance(one, RunStarted)]
     status = 202 if any(one.new for one in runs) else 200
     return _json(status, {"runs": [{"run": one.run, "new": one.new} for one in runs]})
 
 
-async def _start(served: Served, order: StartOrder) -> Started | Problem:
-    """A returned Problem concerns this run alone; a raised one concerns the request."""
+async def _start(served: Served, order: StartOrder) -> RunStarted | RequestProblem:
+    """A returned RequestProblem concerns this run alone; a raised one concerns the request."""
     try:
         async with served.gate.entering() as enter:
             started = await served.starter.start(order)
             enter(started)
     except Full:
-        raise Problem(503, "as many runs are open as the trigger may have", retry_after=FULL_AGAIN) from None
+        raise RequestProblem(503, "as many runs are open as the trigger may have", retry_after=FULL_AGAIN) from None
     except Unreachable as error:
         _log.warning("hook %s/%s: %s", order.workflow, order.trigger, error)
-        raise Problem(503, "no run can be started now", retry_after=AWAY_AGAIN) from None
+        raise RequestProblem(503, "no run can be started now", retry_after=AWAY_AGAIN) from None
     except Forbidden as error:
-        return Problem(403, error.message, error.hint)
+        return RequestProblem(403, error.message, error.hint)
     except UsageError as error:
-        return Problem(422, error.message, error.hint)
+        return RequestProblem(422, error.message, error.hint)
     served.count(started)
     return started
 
@@ -121,7 +121,7 @@ async def _start(served: Served, order: StartOrder) -> Started | Problem:
 async def _body(request: Request, most: int) -> bytes:
     """Read at most `most` bytes. A body with a longer content-length is not read; other bodies are read up to the
     limit."""
-    too_long = Problem(413, f"the body has more than {most} bytes")
+    too_long = RequestProblem(413, f"the body has more than {most} bytes")
     length = request.headers.get("content-length", "")
     if length.isdigit() and int(length) > most:
         raise too_long
@@ -135,14 +135,14 @@ async def _body(request: Request, most: int) -> bytes:
                     raise too_long
                 parts.append(part)
     except TimeoutError:
-        raise Problem(408, "the body did not come in time") from None
+        raise RequestProblem(408, "the body did not come in time") from None
     except ClientDisconnect:
-        raise Problem(400, "the sender went away") from None
+        raise RequestProblem(400, "the sender went away") from None
     return b"".join(parts)
 
 
 async def _problem(_: Request, problem: Exception) -> Response:
-    assert isinstance(problem, Problem)
+    assert isinstance(problem, RequestProblem)
     headers = {} if problem.retry_after is None else {"retry-after": str(problem.retry_after)}
     if problem.status == 401:
         headers["www-authenticate"] = "Signature"

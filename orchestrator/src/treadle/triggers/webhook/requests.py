@@ -38,7 +38,7 @@ GITHUB = "com.github.webhook"
 _STRUCTURED = "application/cloudevents+json"
 
 
-class Problem(TreadleError):
+class RequestProblem(TreadleError):
     """The request is answered with an error; `status` shows whether the sender or the service must act."""
 
     def __init__(self, status: int, message: str, hint: str = "", *, retry_after: int | None = None) -> None:
@@ -71,24 +71,25 @@ def check_secret(hook: Hook, secret: str | None) -> None:
 
 
 def read(hook: Hook, headers: Mapping[str, str], body: bytes, secret: str | None, now: float) -> list[StartOrder]:
-    """The runs for a request; none: its events are filtered out. Raises Problem, and the errors of `check_secret`.
+    """The runs for a request; none: its events are filtered out. Raises RequestProblem, and the errors of
+    `check_secret`.
 
     `headers`: names in lower case. `secret`: the text of the hook's secret.
     """
     try:
         signed = _verified(hook, headers, body, secret, now)
     except Unsigned as error:
-        raise Problem(401, error.message, error.hint) from None
+        raise RequestProblem(401, error.message, error.hint) from None
     try:
         events = _events(hook, headers, body, signed, now)
     except Undecodable as error:
-        raise Problem(400, error.message) from None
+        raise RequestProblem(400, error.message) from None
     try:
         found = [(event, event_time(event)) for event in events]
         wanted = [(event, when) for event, when in found if hook.matches(event, when)]
         return [hook.order(_run(hook, event, when, body, signed, headers), event, when) for event, when in wanted]
     except Unfit as error:
-        raise Problem(422, error.message, error.hint) from None
+        raise RequestProblem(422, error.message, error.hint) from None
 
 
 def _verified(hook: Hook, headers: Mapping[str, str], body: bytes, secret: str | None, now: float) -> Signed | None:
@@ -121,11 +122,11 @@ def _cloudevent(kind: str, headers: Mapping[str, str], body: bytes, signed: Sign
     if kind == _STRUCTURED:
         return structured(body)
     if kind.startswith("application/cloudevents"):
-        raise Problem(415, f"CloudEvents as {kind} are not read", f"Send {_STRUCTURED}, one event at a time.")
+        raise RequestProblem(415, f"CloudEvents as {kind} are not read", f"Send {_STRUCTURED}, one event at a time.")
     if "ce-specversion" not in headers:
-        raise Problem(415, "it is no CloudEvent: neither its content-type nor ce- headers say so")
+        raise RequestProblem(415, "it is no CloudEvent: neither its content-type nor ce- headers say so")
     if signed is not None:
-        raise Problem(400, "the signature does not cover ce- headers", f"Send {_STRUCTURED}.")
+        raise RequestProblem(400, "the signature does not cover ce- headers", f"Send {_STRUCTURED}.")
     attributes = {name[3:]: unquote(value) for name, value in headers.items() if name.startswith("ce-")}
     return binary(attributes, headers.get("content-type"), body)
 
@@ -146,7 +147,7 @@ def _plain(hook: Hook, data: Any, body: bytes, signed: Signed | None, now: float
 
 def _need_json(kind: str) -> None:
     if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
-        raise Problem(415, f"the content-type is {kind or 'missing'}", "Send application/json.")
+        raise RequestProblem(415, f"the content-type is {kind or 'missing'}", "Send application/json.")
 
 
 # -- run ids --------------------------------------------------------------------------------------------------------
@@ -178,4 +179,6 @@ def _run_by_id(
         return hashed_run(hook.workflow, hook.name, "id", signed.id or body_id(body))
     if said := headers.get("webhook-id"):
         return hashed_run(hook.workflow, hook.name, "id", said)
-    raise Problem(400, "the request has no id", "Send webhook-id, or deploy with `dedupe: body` or `dedupe: none`.")
+    raise RequestProblem(
+        400, "the request has no id", "Send webhook-id, or deploy with `dedupe: body` or `dedupe: none`."
+    )

@@ -13,10 +13,10 @@ from treadle.primitives.errors import UsageError
 from treadle.primitives.log_rate_limit import limited_logger
 
 from ..registry.deployment import Deployment
-from ..run_limit import Gate
-from ..start_requests import Started, StartOrder
+from ..run_limit import RunLimit
+from ..start_requests import RunStarted, StartOrder
 from ..trigger_runner import State, TriggerSite, TriggerStatus
-from .requests import Hook, Problem, check_secret, read
+from .requests import Hook, RequestProblem, check_secret, read
 
 _log = limited_logger("treadle.triggers.webhook")
 UNREAD = 64
@@ -37,7 +37,7 @@ class WebhookRunner:
         self._site, self._workflow, self._name = site, workflow, trigger
         self.server = HookServer.at(site.profile.webhook.address)
         self.starter = site.starter
-        self.gate = Gate(site.starter, workflow, trigger)
+        self.gate = RunLimit(site.starter, workflow, trigger)
         self.hook: Hook
         self._deployment: Deployment | None = None
         self.paused = False
@@ -83,16 +83,16 @@ class WebhookRunner:
 
     async def read(self, headers: Mapping[str, str], body: bytes) -> list[StartOrder]:
         """The runs for a request. Checked outside the event loop, one request at a time: a hook with a slow schema
-        delays only its own requests. Raises Problem; UsageError when the hook's secret is missing."""
+        delays only its own requests. Raises RequestProblem; UsageError when the hook's secret is missing."""
         if self.unread >= UNREAD:
-            raise Problem(503, "too many requests of this hook wait to be checked", retry_after=UNREAD_AGAIN)
+            raise RequestProblem(503, "too many requests of this hook wait to be checked", retry_after=UNREAD_AGAIN)
         self.unread += 1
         try:
             work = partial(read, self.hook, headers, body, self.secret(), time.time())
             return await asyncio.get_running_loop().run_in_executor(self._reader, work)
         except EvaluatorLost as error:
             _log.warning("hook %s/%s: %s", self._workflow, self._name, error)
-            raise Problem(503, "the request cannot be checked now", retry_after=UNREAD_AGAIN) from None
+            raise RequestProblem(503, "the request cannot be checked now", retry_after=UNREAD_AGAIN) from None
         finally:
             self.unread -= 1
 
@@ -100,11 +100,11 @@ class WebhookRunner:
         """The text of the hook's secret; None: the hook has no secret. Raises UsageError when it is missing."""
         return None if self.hook.secret is None else self._site.home.secret(self.hook.secret)
 
-    def count(self, started: Started) -> None:
+    def count(self, started: RunStarted) -> None:
         """Count a start that a request caused."""
         self._started += started.new
 
-    def refused(self, problem: Problem) -> None:
+    def refused(self, problem: RequestProblem) -> None:
         """Count a problem that the sender must fix, as the dead letter of a hook. The sender learns of it from the
         answer."""
         self._refused += problem.status in (400, 403, 413, 415, 422)

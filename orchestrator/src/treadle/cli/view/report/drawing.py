@@ -18,7 +18,7 @@ class Box(Struct, frozen=True):
     y: int
 
 
-class Line(Struct, frozen=True):
+class Curve(Struct, frozen=True):
     """A curve from the right side of one box to the left side of another."""
 
     path: str
@@ -29,7 +29,7 @@ class Picture(Struct, frozen=True):
     width: int
     height: int
     boxes: tuple[Box, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[Curve, ...]
 
 
 def draw(nodes: Sequence[str], edges: Iterable[tuple[str, str]]) -> Picture:
@@ -68,8 +68,8 @@ def _layers(nodes: Sequence[str], needs: Mapping[str, Sequence[str]]) -> Mapping
     return layers
 
 
-def _line(source: Box, target: Box) -> Line:
+def _line(source: Box, target: Box) -> Curve:
     x0, y0 = source.x + WIDTH, source.y + HEIGHT // 2
     x1, y1 = target.x, target.y + HEIGHT // 2
     bend = max(GAP_X // 2, (x1 - x0) // 2)
-    return Line(f"M{x0} {y0}C{x0 + bend} {y0} {x1 - bend} {y1} {x1} {y1}")
+    return Curve(f"M{x0} {y0}C{x0 + bend} {y0} {x1 - bend} {y1} {x1} {y1}")

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from treadle.orchestrator.dispatcher.ledger.attempt_records import AttemptRecord
 from treadle.orchestrator.dispatcher.ledger.ledger import Committed, Failed, Record, read
 from treadle.orchestrator.dispatcher.tasks.summary import size_of
-from treadle.orchestrator.plan.plan import Child, Graph, Loop, Node, Plan, Segment
+from treadle.orchestrator.plan.plan import Child, Graph, LoopNode, Node, Plan, Segment
 from treadle.orchestrator.run_store.run_files import RunFiles
 
 _ITERATION = re.compile(r"[^/]+-\d+/")
@@ -185,7 +185,7 @@ def _with_run(files: RunFiles, node: NodeFacts) -> NodeFacts:
 def _walk(graph: Graph, depth: int = 0) -> Iterator[tuple[Node, int]]:
     for node in graph.nodes:
         yield node, depth
-        if isinstance(node, Loop):
+        if isinstance(node, LoopNode):
             yield from _walk(node.body, depth + 1)
 
 
@@ -193,7 +193,7 @@ def _facts(node: Node, depth: int, attempts: Sequence[Attempted], retries: int, 
     read: Counter[str] = Counter()
     for one in attempts:
         read.update(one.read)
-    kinds = {Segment: "segment", Loop: "loop", Child: "workflow"}
+    kinds = {Segment: "segment", LoopNode: "loop", Child: "workflow"}
     kind = kinds.get(type(node), "point")
     return NodeFacts(
         node.id,
@@ -229,7 +229,7 @@ def _edges(graph: Graph) -> Iterator[tuple[str, str]]:
     for node in graph.nodes:
         known = {one.id for one in graph.nodes}
         yield from ((need, node.id) for need in sorted({*node.data, *node.after} & known))
-        if isinstance(node, Loop):
+        if isinstance(node, LoopNode):
             inner = {one.id for one in node.body.nodes}
             yield from ((node.id, one.id) for one in node.body.nodes if not inner & {*one.data, *one.after})
             yield from _edges(node.body)

@@ -31,7 +31,7 @@ SAME_ERRORS = 10
 """Equal final failures at the start of a segment that stop it."""
 
 
-class Attempt(Struct, frozen=True):
+class PlannedAttempt(Struct, frozen=True):
     """A partition about to run."""
 
     partition: int
@@ -43,7 +43,7 @@ class Attempt(Struct, frozen=True):
 class Assignment(Struct, frozen=True):
     """A task for a slot."""
 
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[PlannedAttempt, ...]
     memory: int
 
 
@@ -250,9 +250,9 @@ class Dispatch:
         if len(self.failed) >= SAME_ERRORS and len(self._errors) == 1:
             self._stopping = True
 
-    def _attempt(self, partition: int) -> Attempt:
+    def _attempt(self, partition: int) -> PlannedAttempt:
         number = self._starts[partition] = self._starts.get(partition, 0) + 1
-        return Attempt(partition, number, self._budgets.is_last(partition))
+        return PlannedAttempt(partition, number, self._budgets.is_last(partition))
 
     def _queue(self, partition: int) -> None:
         slot = self._preferred.get(partition)

@@ -30,7 +30,7 @@ class Finding(Enum):
     STUCK = "stuck"
 
 
-class Seen(Struct, frozen=True):
+class SlotObservation(Struct, frozen=True):
     """One slot at one look."""
 
     believed: str
@@ -51,7 +51,7 @@ class Seen(Struct, frozen=True):
 
 
 class _Doubt(Struct):
-    seen: Seen
+    seen: SlotObservation
     seconds: float = 0.0
     reported: bool = False
 
@@ -64,7 +64,7 @@ class Watchdog:
         self._doubts: dict[str, _Doubt] = {}
         self._last: float | None = None
 
-    def look(self, slots: Mapping[str, Seen], now: float) -> dict[str, Finding]:
+    def look(self, slots: Mapping[str, SlotObservation], now: float) -> dict[str, Finding]:
         """Slots whose fault has lasted for the whole patience. `now`: monotonic seconds."""
         step = 0.0 if self._last is None else min(max(now - self._last, 0.0), LONGEST_STEP)
         self._last = now

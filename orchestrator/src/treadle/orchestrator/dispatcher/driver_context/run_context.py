@@ -19,7 +19,7 @@ from treadle.primitives.run_paths import run_folder
 from treadle.primitives.stores.shared_memory import HostFolder
 from treadle.primitives.stores.store import Store
 
-from ...plan.plan import Loop, Node, Plan, Segment, Shipped
+from ...plan.plan import LoopNode, Node, Plan, Segment, Shipped
 from ...run_store.run_files import LoopResult, Manifest, RunFiles, Submission
 from ...telemetry.instruments import Telemetry
 from ..blocks.block_gc import Reclaimer
@@ -34,7 +34,7 @@ AFFINITIES = 100_000
 """Blocks whose last reader is remembered."""
 
 
-class Site:
+class DriverContext:
     """The resources that a driver process shares between all runs: the store, the key, the slots."""
 
     def __init__(
@@ -59,7 +59,7 @@ class Site:
         self.host = HostFolder(host_root) if host_root else None
         self.one_host, self.hosts = one_host, hosts
         self.gangs = GangCoordinator(partial(sealing.run_key, key))
-        self._runs: OrderedDict[str, Run] = OrderedDict()
+        self._runs: OrderedDict[str, RunContext] = OrderedDict()
         self._turn = threading.Lock()
 
     def files(self, run: str) -> RunFiles:
@@ -69,7 +69,7 @@ class Site:
         """The slot's name for all hosts. Another host may have a slot of the same name."""
         return slot if self.one_host or self.host is None else f"{self.host.host_id}/{slot}"
 
-    def open(self, run: str, execution: str | None = None) -> Run:
+    def open(self, run: str, execution: str | None = None) -> RunContext:
         """The run, read from the store the first time and for each new execution, since the id may now belong to
         another run.
 
@@ -83,23 +83,23 @@ class Site:
                 self._runs.popitem(last=False)[1].blocks.close()
         return known
 
-    def _known(self, run: str, execution: str | None) -> Run | None:
+    def _known(self, run: str, execution: str | None) -> RunContext | None:
         found = self._runs.get(run)
         return found if found is not None and execution in (None, found.execution) else None
 
-    def _read(self, run: str, execution: str | None) -> Run:
+    def _read(self, run: str, execution: str | None) -> RunContext:
         files = self.files(run)
-        found = Run(self, files, files.load(Submission, "spec"), files.load(Plan, "plan"), execution)
+        found = RunContext(self, files, files.load(Submission, "spec"), files.load(Plan, "plan"), execution)
         if self.hosts is not None:
             self.hosts.announce(run)
         return found
 
 
-class Run:
+class RunContext:
     """One run as this process sees it. Manifests stay in memory: only a repair changes them, and it calls `forget`."""
 
     def __init__(
-        self, site: Site, files: RunFiles, submission: Submission, plan: Plan, execution: str | None = None
+        self, site: DriverContext, files: RunFiles, submission: Submission, plan: Plan, execution: str | None = None
     ) -> None:
         """`execution`: the id of the Temporal execution that the run was read for."""
         self.site, self.files, self.submission, self.plan = site, files, submission, plan
@@ -159,7 +159,7 @@ class Run:
 
     def _left_by(self, node: Node) -> Iterable[str]:
         """The segments that the node made for its readers."""
-        if isinstance(node, Loop):
+        if isinstance(node, LoopNode):
             return self.loop(node.id).made_in(node.id)
         return (node.id,) if isinstance(node, Segment) else ()
 

@@ -14,8 +14,8 @@ from treadle.executors.program import Task
 from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import InternalError
 
-from ..decisions.watchdog import PATIENCE, Finding, Seen, Watchdog
-from .slot_run import Client, SlotRun
+from ..decisions.watchdog import PATIENCE, Finding, SlotObservation, Watchdog
+from .slot_run import SlotClient, SlotRun
 
 _log = logging.getLogger(__name__)
 LOOK = 5.0
@@ -40,8 +40,8 @@ class SlotPool:
         """`patience`: seconds before a stuck slot is healed. `look`: seconds between two looks at the slots."""
         self.executor = executor
         self._idle: deque[Slot] = deque(executor.slots)
-        self._turns: deque[list[Client]] = deque()
-        self._turn_of: dict[str, list[Client]] = {}
+        self._turns: deque[list[SlotClient]] = deque()
+        self._turn_of: dict[str, list[SlotClient]] = {}
         self._runs: dict[str, SlotRun] = {}
         self._resets: dict[str, asyncio.Task[None]] = {}
         """The resets under way, by slot."""
@@ -59,7 +59,7 @@ class SlotPool:
         """The number of slots that run a task."""
         return len(self._runs)
 
-    def join(self, client: Client, turn: str = "") -> None:
+    def join(self, client: SlotClient, turn: str = "") -> None:
         """Add a client. `turn`: the name of the turn that it shares with other clients; empty: a turn of its own."""
         mates = self._turn_of.setdefault(turn, []) if turn else []
         mates.append(client)
@@ -68,7 +68,7 @@ class SlotPool:
         self._watch()
         self.kick()
 
-    async def leave(self, client: Client) -> None:
+    async def leave(self, client: SlotClient) -> None:
         """Kill the client's running tasks, and wait until its slots are free. Stuck slots are not waited for."""
         mates = next(mates for mates in self._turns if client in mates)
         mates.remove(client)
@@ -81,14 +81,14 @@ class SlotPool:
         await asyncio.gather(*(run.over.wait() for run in mine))
         self.kick()
 
-    def abort(self, client: Client, slots: Iterable[str]) -> None:
+    def abort(self, client: SlotClient, slots: Iterable[str]) -> None:
         """Kill the client's tasks in these slots. `ended` is called for each."""
         for slot in slots:
             run = self._runs.get(slot)
             if run is not None and run.client is client:
                 run.cancel()
 
-    def slots_of(self, client: Client) -> list[str]:
+    def slots_of(self, client: SlotClient) -> list[str]:
         """The slots that run a task of the client."""
         return [slot for slot, run in self._runs.items() if run.client is client and not run.over.is_set()]
 
@@ -113,7 +113,7 @@ class SlotPool:
                 return True
         return False
 
-    def _offer(self, client: Client) -> bool:
+    def _offer(self, client: SlotClient) -> bool:
         """Start a client's tasks in as many idle slots as it takes at once."""
         offered = [(slot, client.offer(slot.name)) for slot in list(islice(self._idle, client.together()))]
         for slot, task in offered:
@@ -134,7 +134,7 @@ class SlotPool:
                 return True
         return False
 
-    def _start(self, slot: Slot, client: Client, task: Task) -> None:
+    def _start(self, slot: Slot, client: SlotClient, task: Task) -> None:
         self._idle.remove(slot)
         self._runs[slot.name] = run = SlotRun(slot, client, task)
         run.begin(partial(self._ended, run))
@@ -184,13 +184,13 @@ class SlotPool:
                 self._heal(slot, found[slot.name], seen[slot.name])
         self._watch()
 
-    def _seen(self, slot: Slot) -> Seen:
+    def _seen(self, slot: Slot) -> SlotObservation:
         run = self._runs.get(slot.name)
         if run is None:
-            return Seen("", slot.task, slot.name in self._resets)
-        return Seen(run.task.id if run.begun and not run.ending else "", slot.task, run.ending)
+            return SlotObservation("", slot.task, slot.name in self._resets)
+        return SlotObservation(run.task.id if run.begun and not run.ending else "", slot.task, run.ending)
 
-    def _heal(self, slot: Slot, finding: Finding, seen: Seen) -> None:
+    def _heal(self, slot: Slot, finding: Finding, seen: SlotObservation) -> None:
         run = self._runs.get(slot.name)
         match finding:
             case Finding.LOST if run is not None:

@@ -12,7 +12,7 @@ from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import FailureClass, TreadleError
 
 
-class Client(Protocol):
+class SlotClient(Protocol):
     """A segment that wants slots."""
 
     def together(self) -> int:
@@ -42,7 +42,7 @@ class Client(Protocol):
 class SlotRun:
     """Passes a task's reports to its client, and its end once. Call `begin` once."""
 
-    def __init__(self, slot: Slot, client: Client, task: Task) -> None:
+    def __init__(self, slot: Slot, client: SlotClient, task: Task) -> None:
         self.slot, self.client, self.task = slot, client, task
         self.begun = False
         """The slot has received the task."""

@@ -113,7 +113,7 @@ class Iterated(Struct, frozen=True, tag="iterated"):
 Record = Epoch | Expected | Started | Committed | Copied | Failed | Lost | Closed | Iterated
 
 
-class Entry(Struct, frozen=True, array_like=True):
+class ChainEntry(Struct, frozen=True, array_like=True):
     """One object of the chain."""
 
     epoch: int
@@ -187,7 +187,7 @@ class Ledger:
             records += more
             known = max((record.epoch for record in records if isinstance(record, Epoch)), default=0)
             epoch = Epoch(known + 1, self._writer, resumption, time.time())
-            if self._create(Entry(epoch.epoch, self._writer, (epoch,))):
+            if self._create(ChainEntry(epoch.epoch, self._writer, (epoch,))):
                 self.epoch = epoch.epoch
                 self._number += 1
                 return [*records, epoch]
@@ -196,7 +196,7 @@ class Ledger:
         """Write a batch and empty it. After an error, the records still in it are taken as not written."""
         while batch:
             written = len(batch)
-            if not self._create(Entry(self.epoch, self._writer, tuple(batch))):
+            if not self._create(ChainEntry(self.epoch, self._writer, tuple(batch))):
                 written = self._written_before(self._number)
             self._number += 1
             del batch[:written]
@@ -209,7 +209,7 @@ class Ledger:
             raise Fenced(self._prefix, winner.epoch)
         return len(winner.records)
 
-    def _create(self, entry: Entry) -> bool:
+    def _create(self, entry: ChainEntry) -> bool:
         return self._objects.create(_name(self._prefix, self._number), _encode(entry))
 
 
@@ -217,6 +217,6 @@ def _name(prefix: str, number: int) -> str:
     return f"{prefix}/ledger/{number:08d}"
 
 
-def _read_one(store: Store, prefix: str, key: bytes, number: int) -> Entry:
+def _read_one(store: Store, prefix: str, key: bytes, number: int) -> ChainEntry:
     name = _name(prefix, number)
-    return decoded(Entry, name, sealing.SealedStore(store, key).get(name))
+    return decoded(ChainEntry, name, sealing.SealedStore(store, key).get(name))

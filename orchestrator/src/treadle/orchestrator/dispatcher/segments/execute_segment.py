@@ -17,7 +17,7 @@ from treadle.primitives.errors import FailureClass, UsageError
 from ...plan.plan import Graph, Segment
 from ...run_store.run_files import Manifest
 from ...scheduler.instructions import Problem, Summary
-from ..driver_context.run_context import Run
+from ..driver_context.run_context import RunContext
 from ..ledger.group_commit import LedgerWriter
 from ..ledger.ledger import Ledger
 from ..ledger.ledger_state import SegmentHistory, lost_partitions, replay
@@ -61,7 +61,7 @@ class Desk:
             self._runs.remove(run)
 
 
-async def run_segment(run: Run, segment: Segment, orders: Orders, desk: Desk) -> Summary | Unclosed:
+async def run_segment(run: RunContext, segment: Segment, orders: Orders, desk: Desk) -> Summary | Unclosed:
     """Close the segment, or find it closed. A wide segment is assembled from its groups, or its open groups are
     returned.
 
@@ -80,7 +80,7 @@ async def run_segment(run: Run, segment: Segment, orders: Orders, desk: Desk) ->
     return await _run(run, segment, orders, desk, close)
 
 
-async def run_group(run: Run, segment: Segment, group: int, orders: Orders, desk: Desk) -> None:
+async def run_group(run: RunContext, segment: Segment, group: int, orders: Orders, desk: Desk) -> None:
     """Close a task group of a wide segment, or find it closed. Raises the errors of `run_segment`.
 
     The group's ledger and manifest hold only its own partitions. Its inputs and outputs are the same as in the whole
@@ -107,7 +107,7 @@ def _alone(segment: Segment) -> Segment:
 
 
 async def _run(
-    run: Run,
+    run: RunContext,
     segment: Segment,
     orders: Orders,
     desk: Desk,
@@ -132,7 +132,7 @@ async def _run(
             return await close(await segment_run.run())
 
 
-async def prepare(run: Run, segment: Segment, scope: Scope, orders: Orders, account: Account) -> SegmentRun:
+async def prepare(run: RunContext, segment: Segment, scope: Scope, orders: Orders, account: Account) -> SegmentRun:
     """The run of a segment (see `SegmentRun`).
 
     Raises SegmentFailed when the segment's program cannot be made (for example a template over null), or when its
@@ -180,7 +180,7 @@ def assume(history: SegmentHistory, what: str, segment: Segment, graph: Graph) -
             history.committed[partition] = Outcome(partition, attempt, "objects", 0)
 
 
-async def _close(run: Run, segment: Segment, manifest: Manifest, generation: int) -> Summary:
+async def _close(run: RunContext, segment: Segment, manifest: Manifest, generation: int) -> Summary:
     await asyncio.to_thread(outputs.publish, segment, manifest, run.job, run.blocks)
     counts = await asyncio.to_thread(run.files.create_manifest, manifest, generation)
     run.know(counts)

@@ -20,7 +20,7 @@ from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import FailureClass
 from treadle.primitives.result import is_storable
 
-from ...plan.plan import Loop, Node, Segment
+from ...plan.plan import LoopNode, Node, Segment
 from ...run_store.run_files import LoopResult, Manifest
 from ...scheduler.instructions import (
     Complete,
@@ -37,10 +37,10 @@ from ...scheduler.instructions import (
     Stop,
     Summary,
 )
-from ...scheduler.instructions import Run as RunNode
+from ...scheduler.instructions import RunNode as RunNode
 from ...scheduler.scheduler import MAXIMUM_REPAIRS, Scheduler
 from ..blocks.block_gc import Tidier
-from ..driver_context.run_context import Run
+from ..driver_context.run_context import RunContext
 from ..ledger.group_commit import LedgerWriter
 from ..ledger.ledger import Closed, Epoch, Iterated, Ledger, Lost, Record
 from ..ledger.ledger_state import SegmentHistory
@@ -53,7 +53,7 @@ from .failed_segment import BlocksLost, SegmentFailed, Stopped
 from .segment import SegmentRun
 
 
-async def run_loop(run: Run, loop: Loop, orders: Orders, desk: Desk) -> Summary:
+async def run_loop(run: RunContext, loop: LoopNode, orders: Orders, desk: Desk) -> Summary:
     """Finish the loop, or find it finished. Raises the errors of `run_segment`."""
     name = run.scope.segment(loop.id)
     known = await asyncio.to_thread(run.files.find, LoopResult, f"segments/{name}/result")
@@ -74,7 +74,7 @@ async def run_loop(run: Run, loop: Loop, orders: Orders, desk: Desk) -> Summary:
     return result.summary
 
 
-def _publish(run: Run, segment: str) -> None:
+def _publish(run: RunContext, segment: str) -> None:
     """Publish a manifest of the loop for readers outside it. After a repair, publish the newer one."""
     manifest = run.manifest(segment)
     newest = run.files.manifest(segment)
@@ -123,7 +123,7 @@ def _event(task: asyncio.Task[Event], what: RunNode) -> Event:
 class _LoopRunner:
     def __init__(
         self,
-        run: Run,
+        run: RunContext,
         writer: LedgerWriter,
         watch: Callable[[SegmentRun], None],
         orders: Orders,
@@ -161,11 +161,11 @@ class _LoopRunner:
 
     # -- loops
 
-    async def finish(self, loop: Loop, repair: tuple[str, ...]) -> LoopResult:
+    async def finish(self, loop: LoopNode, repair: tuple[str, ...]) -> LoopResult:
         self._take_back(repair)
         return await self._loop(loop, self._run.scope, self._orders.bindings)
 
-    async def _loop(self, loop: Loop, scope: Scope, bindings: Mapping[str, Any]) -> LoopResult:
+    async def _loop(self, loop: LoopNode, scope: Scope, bindings: Mapping[str, Any]) -> LoopResult:
         """Run every iteration. After the loss of a block, run again from the iteration that made it."""
         name = scope.segment(loop.id)
         env = {**environment(self._run.env, bindings), "state": dict(scope.scalars)}
@@ -177,7 +177,7 @@ class _LoopRunner:
                     raise
                 self._take_back(lost.blocks)
 
-    async def _iterations(self, loop: Loop, name: str, scope: Scope, env: Mapping[str, Any]) -> LoopResult:
+    async def _iterations(self, loop: LoopNode, name: str, scope: Scope, env: Mapping[str, Any]) -> LoopResult:
         data = {key: scope.data(ref, self._run.loop) for key, ref in loop.state.items() if ref is not None}
         scalars = {key: self._render(loop, value, env) for key, value in loop.scalars.items()}
         for iteration in range(1, loop.max_iterations + 1):
@@ -199,7 +199,7 @@ class _LoopRunner:
             raise SegmentFailed(Problem(FailureClass.USER_ERROR, text, loop.id))
         return _result(loop, loop.max_iterations, scalars, data)
 
-    async def _iteration(self, loop: Loop, name: str, scope: Scope, outer: Mapping[str, Any]) -> Iterated:
+    async def _iteration(self, loop: LoopNode, name: str, scope: Scope, outer: Mapping[str, Any]) -> Iterated:
         iteration = scope.iterations[loop.id]
         self._desk.iteration = f"{name} {iteration}/{loop.max_iterations}"
         env = {**outer, "state": dict(scope.scalars)}
@@ -221,13 +221,13 @@ class _LoopRunner:
         finished = self._until(loop, env) if loop.until else False
         return Iterated(name, iteration, scalars, data, finished)
 
-    def _check_not_skipped(self, loop: Loop, state: str, scheduler: Scheduler) -> None:
+    def _check_not_skipped(self, loop: LoopNode, state: str, scheduler: Scheduler) -> None:
         skipped = {*loop.carried[state]}.intersection(scheduler.skipped)
         if skipped:
             text = f"`next` takes {state} from {min(skipped)}, which was skipped in this iteration"
             raise _user_error(loop, text)
 
-    def _until(self, loop: Loop, env: Mapping[str, Any]) -> bool:
+    def _until(self, loop: LoopNode, env: Mapping[str, Any]) -> bool:
         try:
             verdict = evaluate(parse(loop.until), env)
         except ExpressionError as error:
@@ -236,7 +236,7 @@ class _LoopRunner:
             raise _user_error(loop, f"`until: {loop.until}` gives {verdict!r}, not true or false")
         return verdict
 
-    def _render(self, loop: Loop, value: Any, env: Mapping[str, Any]) -> Any:
+    def _render(self, loop: LoopNode, value: Any, env: Mapping[str, Any]) -> Any:
         try:
             rendered = render(value, env)
         except ExpressionError as error:
@@ -249,7 +249,7 @@ class _LoopRunner:
 
     async def _execute(self, node: Node, instruction: RunNode, scope: Scope) -> Event:
         try:
-            if isinstance(node, Loop):
+            if isinstance(node, LoopNode):
                 self._take_back(instruction.repair)
                 result = await self._loop(node, scope, instruction.bindings)
                 self._run.know_loop(scope.segment(node.id), result)
@@ -317,10 +317,10 @@ def _outcomes(history: SegmentHistory) -> tuple[Outcome, ...]:
     return tuple(history.committed[partition] for partition in sorted(history.committed))
 
 
-def _result(loop: Loop, iterations: int, scalars: dict[str, Any], data: dict[str, Data]) -> LoopResult:
+def _result(loop: LoopNode, iterations: int, scalars: dict[str, Any], data: dict[str, Data]) -> LoopResult:
     summary = Summary(metrics={loop.id: {"iterations": iterations}}, state=scalars, data=data)
     return LoopResult(scalars, data, summary)
 
 
-def _user_error(loop: Loop, text: str) -> SegmentFailed:
+def _user_error(loop: LoopNode, text: str) -> SegmentFailed:
     return SegmentFailed(Problem(FailureClass.USER_ERROR, f"{loop.id}: {text}", loop.id))

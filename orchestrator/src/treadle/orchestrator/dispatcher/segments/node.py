@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from treadle.primitives.errors import InternalError, StoreError, TreadleError
 
-from ...plan.plan import Loop, Segment
+from ...plan.plan import LoopNode, Segment
 from ...scheduler.instructions import Summary
-from ..driver_context.run_context import Run
+from ..driver_context.run_context import RunContext
 from ..ledger.ledger import Fenced
 from ..orders import Orders
 from .execute_segment import Desk, run_group, run_segment
@@ -15,13 +15,15 @@ from .loop import run_loop
 from .wide_segment import Unclosed
 
 
-async def run_node(run: Run, node: Segment | Loop, group: int, orders: Orders, desk: Desk) -> Summary | Unclosed | None:
+async def run_node(
+    run: RunContext, node: Segment | LoopNode, group: int, orders: Orders, desk: Desk
+) -> Summary | Unclosed | None:
     """Finish the node, or a task group of it (-1: all), or find it finished. None: the group is closed.
 
     Raises SegmentFailed, BlocksLost, Stopped; Fenced, StoreError, InternalError.
     """
     try:
-        if isinstance(node, Loop):
+        if isinstance(node, LoopNode):
             return await run_loop(run, node, orders, desk)
         if group < 0:
             return await run_segment(run, node, orders, desk)

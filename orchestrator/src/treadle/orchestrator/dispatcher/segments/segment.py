@@ -20,7 +20,7 @@ from ..blocks.write_behind import Copies
 from ..decisions.attempt_outcomes import Past
 from ..decisions.dispatch import Assignment, Dispatch
 from ..decisions.task_sizing import TaskSizes
-from ..driver_context.run_context import Run
+from ..driver_context.run_context import RunContext
 from ..driver_context.slot_pool import SlotPool
 from ..ledger.attempt_records import AttemptLog
 from ..ledger.ledger import Committed, Copied, Expected, Failed, Started
@@ -38,7 +38,7 @@ class SegmentRun:
 
     def __init__(
         self,
-        run: Run,
+        run: RunContext,
         segment: Segment,
         scope: Scope,
         orders: Orders,

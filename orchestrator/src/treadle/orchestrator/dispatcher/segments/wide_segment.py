@@ -20,7 +20,7 @@ from ...run_store.run_files import Manifest
 from ...scheduler.instructions import Problem, Summary
 from ...scheduler.task_groups import count_of, partition_of, segment_of
 from ..decisions.failure_tolerance import FailedRecords
-from ..driver_context.run_context import Run
+from ..driver_context.run_context import RunContext
 from ..ledger.ledger_state import lost_partitions
 from ..tasks import outputs
 from ..tasks.dataset_scope import feed_inputs
@@ -36,13 +36,13 @@ class Unclosed(Struct, frozen=True):
     """Partitions in a group."""
 
 
-def is_wide(run: Run, segment: Segment) -> bool:
+def is_wide(run: RunContext, segment: Segment) -> bool:
     """Returns whether the segment runs in task groups. Its plan may have left the number of partitions open.
     Blocking."""
     return bool(segment.group) and max(segment.partitions, _partitions(run, segment)) > segment.group
 
 
-async def put_together(run: Run, segment: Segment, repair: Iterable[str], generation: int) -> Summary | Unclosed:
+async def put_together(run: RunContext, segment: Segment, repair: Iterable[str], generation: int) -> Summary | Unclosed:
     """Close a wide segment whose groups are closed. Raises SegmentFailed, StoreError.
 
     A group that still has one of the blocks in `repair` counts as open.
@@ -64,11 +64,11 @@ async def put_together(run: Run, segment: Segment, repair: Iterable[str], genera
 # -- parts
 
 
-def _partitions(run: Run, segment: Segment) -> int:
+def _partitions(run: RunContext, segment: Segment) -> int:
     return len(feed_inputs(segment.feed, run.scope, run.manifest, run.loop))
 
 
-def _unclosed(run: Run, segment: Segment, known: Mapping[int, int], repair: Iterable[str]) -> tuple[int, ...]:
+def _unclosed(run: RunContext, segment: Segment, known: Mapping[int, int], repair: Iterable[str]) -> tuple[int, ...]:
     wanted = {block for block in repair if segment_of(block) == segment.id}
     touched = {partition_of(block) // segment.group for block in wanted}
 
@@ -81,7 +81,7 @@ def _unclosed(run: Run, segment: Segment, known: Mapping[int, int], repair: Iter
     return tuple(group for group in range(count) if not is_closed(group))
 
 
-def _assembled(run: Run, segment: Segment, known: Mapping[int, int]) -> Manifest:
+def _assembled(run: RunContext, segment: Segment, known: Mapping[int, int]) -> Manifest:
     """The committed set. It has no outcomes if the groups' own totals suffice."""
     partitions, names = _partitions(run, segment), sorted(known.items())
     if segment.output is None and not segment.tolerated and not any(segment.metrics.values()):

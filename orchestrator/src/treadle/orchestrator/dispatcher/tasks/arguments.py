@@ -20,7 +20,7 @@ from treadle.executors.program import (
     Program,
     Reduce,
     Scatter,
-    Secret,
+    SecretRef,
     Tail,
     Value,
     connection_secret,
@@ -96,7 +96,7 @@ class _Resolver:
         if path.startswith("secrets."):
             name = path.removeprefix("secrets.")
             self.secrets.add(name)
-            return Secret(name)
+            return SecretRef(name)
         try:
             return Value(render(arg.value, self._env))
         except ExpressionError as error:

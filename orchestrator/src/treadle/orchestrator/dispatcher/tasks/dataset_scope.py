@@ -25,8 +25,8 @@ from ...plan.plan import (
     Graph,
     GroupFeed,
     ItemsFeed,
-    Loop,
     LoopData,
+    LoopNode,
     NarrowFeed,
     NodeData,
     RangeFeed,
@@ -44,7 +44,7 @@ def loop_chains(graph: Graph, chain: tuple[str, ...] = ()) -> dict[str, tuple[st
     """Node id -> its enclosing loops, outermost first."""
     found = {node.id: chain for node in graph.nodes}
     for node in graph.nodes:
-        if isinstance(node, Loop):
+        if isinstance(node, LoopNode):
             found |= loop_chains(node.body, (*chain, node.id))
     return found
 

@@ -18,7 +18,7 @@ from treadle.primitives.events.records import as_item
 from treadle.primitives.result import is_storable
 from treadle.primitives.stores.store import Store
 
-from ..batch import Batch
+from ..batch import KafkaBatch
 from .transfer_choice import INLINE_BYTES, Topic, Way, choose
 
 AskTopic = Callable[[str], Topic | None]
@@ -35,7 +35,7 @@ class Payloads:
         self._store, self._key, self._ask, self._now = store, key, ask, now
         self._topics: dict[str, tuple[float, Topic | None]] = {}
 
-    def value(self, batch: Batch, trigger: KafkaTrigger) -> Any:
+    def value(self, batch: KafkaBatch, trigger: KafkaTrigger) -> Any:
         """The value for an input of type `dataset`: a list of items, or a range of events. It writes the copy if one is
         needed.
 
@@ -48,13 +48,13 @@ class Payloads:
             return items
         return range_of(batch, trigger, self._copy(batch) if way == "capture" else "")
 
-    def _way(self, batch: Batch, trigger: KafkaTrigger, items: list[Any]) -> Way:
+    def _way(self, batch: KafkaBatch, trigger: KafkaTrigger, items: list[Any]) -> Way:
         size = inline_size(items)
         age = self._now() - min(one.record.time for one in batch.matched)
         matters = trigger.events == "auto" and (size is None or size > INLINE_BYTES)
         return choose(trigger.events, size, age, self._topic(batch.first.topic) if matters else None)
 
-    def _copy(self, batch: Batch) -> str:
+    def _copy(self, batch: KafkaBatch) -> str:
         """Write the records into the run's folder; return the name of the copy.
 
         The name is derived from the records. Two owners of a partition may cut different batches for one run; neither
@@ -73,7 +73,7 @@ class Payloads:
         return known
 
 
-def range_of(batch: Batch, trigger: KafkaTrigger, copied: str = "") -> dict[str, Any]:
+def range_of(batch: KafkaBatch, trigger: KafkaTrigger, copied: str = "") -> dict[str, Any]:
     """The location of the events; `copied` is the name of their copy, if there is one."""
     first = batch.first
     start, runs = runs_of(one.record.offset for one in batch.matched)
