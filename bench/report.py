@@ -186,8 +186,8 @@ it began: {about["load"]}.
 
 Versions: {versions}.
 
-What is timed, and how each of them does it: [README](README.md). Cells: median (least) of the rounds. `floor`: no
-library, shared memory or a raw socket. `direct`: treadle's channels; for terasort, the whole engine with
+The [README](README.md) defines the timed sections and describes each rival. Cells: median (least) of the rounds.
+`floor`: no library, shared memory or a raw socket. `direct`: treadle's channels; for terasort, the whole engine with
 `exchange: direct`. `storage`: the same over an object store, a folder of files or SeaweedFS."""
 
 

@@ -65,7 +65,7 @@ def render(figures: Figures, remarks: str) -> str:
     for workload, title in TITLES.items():
         if records := figures.of(workload):
             parts += [f"## {title}", _table(figures, workload, records)]
-    parts += ["## Where treadle's time goes", _spent(figures), "## Not measured", _absent(figures)]
+    parts += ["## Breakdown of treadle's time", _spent(figures), "## Not measured", _absent(figures)]
     return "\n\n".join([*parts, REMARKS]) + remarks.rstrip() + "\n"
 
 
@@ -75,7 +75,8 @@ def _about(figures: Figures) -> str:
     date = about["date"][:16].replace("T", " ")
     return f"""Measured {date} UTC by `make workloads`, all in one run, rounds in turn: {about["cores"]} cores
 ({about["processor"]}), {about["memory GB"]} GB of memory, Linux {about["kernel"]}, Python {about["python"]}; load when
-it began: {about["load"]}. What is timed, and how each of them does it: [README](README.md#workloads).
+it began: {about["load"]}. The [README](README.md#workloads)
+defines the timed sections and describes each rival.
 
 Versions: {versions}, {", ".join(pin.replace("==", " ") for pin in about["packages"])}."""
 

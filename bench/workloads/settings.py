@@ -67,7 +67,7 @@ TITLES: dict[Workload, str] = {
     "shuffle": "W6 small shuffle: 8 x 1 million integers, from 8 tasks to 8 tasks",
     "shuffle_large": "W6 large shuffle: 8 x 10 million integers, from 8 tasks to 8 tasks",
     "k_means": "W7 k-means: 400,000 x 20 points, 25 centroids, 20 iterations",
-    "pipeline": "W8 pipeline: 5 stages of 4 tasks that do nothing, each after all of the one before",
+    "pipeline": "W8 pipeline: 5 stages of 4 tasks that do nothing, each after all tasks of the previous stage",
 }
 
 
