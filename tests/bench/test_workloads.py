@@ -190,7 +190,7 @@ def sleepers(folder: Path) -> list[int]:
 @pytest.mark.timeout(300)
 def test_rival_that_hangs_or_dies_costs_only_its_own_figure(children: dict[str, Any], folder: Path) -> None:
     odd = children["odd"]
-    odd._limits.answer = 15.0  # private: the limit of an answer is no setting
+    odd._limits.answer = 15.0  # private: the limit of an answer is not a setting
     seen = {}
     for workload in ("words", "sort", "fan_out", "pipeline"):
         (seen[workload],) = measuring.measure([Entry(workload, "odd")], children, measuring.Limits(rounds=2))

@@ -269,7 +269,7 @@ def test_the_role_reaches_runs_and_named_data_and_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("status", "kind"), [(403, UsageError), (400, UsageError), (503, StoreError), (429, StoreError)]
 )
-def test_errors_of_aws_name_the_person_that_must_act(status: int, kind: type[Exception]) -> None:
+def test_errors_of_aws_are_classified_by_status(status: int, kind: type[Exception]) -> None:
     response: Any = {"Error": {"Code": "X", "Message": "no"}, "ResponseMetadata": {"HTTPStatusCode": status}}
     with pytest.raises(kind, match="no"), aws_errors():
         raise ClientError(response, "CreateFunction")

@@ -87,7 +87,7 @@ def test_evaluation_is_tried_again_when_a_worker_was_killed() -> None:
 def test_evaluation_gives_no_verdict_when_workers_do_not_answer() -> None:
     check({}, 1)
     (worker,) = pool.POOL._idle
-    worker._socket.settimeout(0.2)  # private: the time limit is no setting
+    worker._socket.settimeout(0.2)  # private: the time limit is not a setting
     os.kill(worker._process.pid, signal.SIGSTOP)
     with pytest.raises(EvaluatorLost, match="did not end"):
         worker.ask(b"x")

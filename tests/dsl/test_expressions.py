@@ -150,7 +150,7 @@ def test_deep_or_long_text_is_refused_quickly(text: str) -> None:
     assert time.thread_time() - start < 1
 
 
-def test_limits_admit_the_largest_allowed_expressions() -> None:
+def test_limits_admit_expressions_up_to_their_value() -> None:
     assert evaluate(parse("+".join(["1"] * MAX_DEPTH)), {}) == MAX_DEPTH
     with pytest.raises(ExpressionError, match="deeper"):
         parse("+".join(["1"] * (MAX_DEPTH + 1)))

@@ -119,7 +119,7 @@ def test_reports_come_back_whether_they_fit_or_not_and_leave_no_object(size: int
 
 
 @pytest.mark.parametrize("said", [b"", b"\xff", b"[]", b'{"reports": 7}', b'{"problem": "odd"}'])
-def test_answer_without_a_response_leaves_the_outcome_open(said: bytes) -> None:
+def test_malformed_answer_decodes_to_an_empty_response(said: bytes) -> None:
     assert decode_response(said) == Response()
 
 

@@ -142,7 +142,7 @@ def test_calls_over_the_limit_of_a_minute_are_repeated_in_the_servers_next_minut
         (503, NotRun),
     ],
 )
-def test_other_errors_name_the_person_that_must_act(status: int, kind: type[Exception]) -> None:
+def test_other_errors_are_classified_by_status(status: int, kind: type[Exception]) -> None:
     error = refused(status, "the reason")
     assert type(error) is kind
     assert "the reason" in str(error)

@@ -141,7 +141,7 @@ def test_every_event_is_taken_in_order_or_said_to_be_untold(count: int, script: 
     assert max(listener.tries.values(), default=0) <= len(PAUSES) + 1
 
 
-def test_absent_sink_is_tried_once_until_it_answers() -> None:
+def test_absent_sink_is_tried_once_per_event_until_it_answers() -> None:
     listener = Listener(["away"] * (len(PAUSES) + 1) + ["away", True])
     announcer = Announcer(listener, _nothing)
 
@@ -159,7 +159,7 @@ def test_an_event_that_is_refused_is_not_tried_again_and_stops_no_other() -> Non
     assert max(listener.tries.values()) == 1
 
 
-def test_undelivered_events_are_kept_unchanged() -> None:
+def test_undelivered_events_survive_encoding_unchanged() -> None:
     (untold,) = asyncio.run(Announcer(Listener(["never"]), _nothing).tell(news(1)))
     assert msgspec.json.decode(msgspec.json.encode(untold), type=type(untold)) == untold
 

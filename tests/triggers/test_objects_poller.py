@@ -149,7 +149,7 @@ async def test_objects_present_at_the_deployment_count_only_if_requested(place: 
 
 
 @pytest.mark.usefixtures("quick")
-async def test_backdated_object_starts_a_run_in_an_empty_folder(place: Place) -> None:
+async def test_backdated_object_starts_a_run_when_the_folder_was_empty(place: Place) -> None:
     place.deploy()
     first = await place.service()
     await eventually_async(lambda: first.status().state == "running")

@@ -59,7 +59,7 @@ def test_a_batch_has_no_single_event() -> None:
         at.newest.order_for(gathered(at, record(7, value=b'{"n": 5}')), nobody)
 
 
-def test_objects_are_passed_unchanged() -> None:
+def test_order_has_the_uri_and_size_of_objects() -> None:
     at = known(version(1, {}, **OBJECTS, with_={"all": "${{ trigger.events }}"}))
     batch = gathered(at, record(0, value=(S3 % PUT % ("one", 5)).encode()))
     [found] = at.newest.order_for(batch, nobody).inputs["all"]

@@ -135,7 +135,7 @@ JSON = st.recursive(
 
 
 @given(st.lists(JSON, min_size=1, max_size=3))
-def test_plain_values_equal_the_values_that_inputs_take(items: list[Any]) -> None:
+def test_values_are_plain_exactly_when_inputs_accept_them(items: list[Any]) -> None:
     try:
         msgspec.msgpack.encode(accept(Input(type="dataset"), {"items": items}))
     except (InputError, OverflowError):

@@ -221,7 +221,7 @@ def test_a_mark_is_saved_at_once_and_then_every_half_minute(monkeypatch: pytest.
     assert kept.load(A0) == 2, "half a minute since the last one"
 
 
-def test_omitted_offsets_are_saved_when_a_partition_is_left() -> None:
+def test_delayed_positions_are_saved_when_a_partition_is_left() -> None:
     kept = marks()
     for partition in (A0, A1, B0):
         kept.save(partition, 1)

@@ -210,7 +210,7 @@ async def test_unusable_version_of_a_trigger_is_reported_until_the_next_one(site
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_service_ends_in_order_when_no_sink_answers(
+async def test_service_ends_in_order_when_the_store_does_not_answer(
     site: TriggerSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy(site.registry, document({"a": HOOK, "bad": HOOK}, "w"), tmp_path)
@@ -307,7 +307,7 @@ def test_connection_has_librdkafkas_names_and_its_secrets_by_name() -> None:
         ("[nothing]", "bootstrap.servers"),
     ],
 )
-def test_connection_refuses_foreign_settings(table: str, reason: str) -> None:
+def test_connection_refuses_invalid_settings(table: str, reason: str) -> None:
     given = tomllib.loads(table)
     if reason != "bootstrap.servers":
         given = {**given, "bootstrap.servers": "b:9092"}

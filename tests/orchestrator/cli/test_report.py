@@ -183,7 +183,7 @@ def test_boxes_are_right_of_their_sources_and_never_overlap() -> None:
     assert all(box.x + WIDTH < picture.width and box.y + HEIGHT < picture.height for box in picture.boxes)
 
 
-def test_stage_counts_as_retried_when_a_resumption_completed_it() -> None:
+def test_failed_attempt_counts_as_a_retry_when_a_resumption_completed_it() -> None:
     def failed(partition: int, attempt: int, *, final: bool) -> Failed:
         return Failed("a", partition, attempt, "user error", "closed", final, spent=True)
 

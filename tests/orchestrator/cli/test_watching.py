@@ -219,7 +219,7 @@ def test_result_of_a_run_that_failed_says_where_to_look(terminal: Terminal) -> N
     assert (done.out, done.err.splitlines()[-1]) == ("", "  See: treadle show bad")
 
 
-def test_error_names_a_function_that_ended_its_process(terminal: Terminal) -> None:
+def test_error_explains_a_function_that_ends_its_process(terminal: Terminal) -> None:
     (terminal.folder / "ends.yaml").write_text(f"{HEAD}  a: {{type: map, input: {{items: [3]}}, uses: 'os:_exit'}}\n")
     done = terminal.run("run", "ends.yaml", "--id", "ends")
     assert (done.code, "run ends failed" in done.err) == (1, True)

@@ -62,7 +62,9 @@ async def test_errors_are_in_the_store_while_the_segment_runs(store: Moody, monk
     assert kept(store) == [0, 1, 2]
 
 
-async def test_long_error_is_written_without_delay(store: Moody, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_errors_are_written_without_delay_when_their_window_is_full(
+    store: Moody, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(attempt_records, "FIRST_WINDOW", 3600.0)
     log = AttemptLog(store, PREFIX, "s", "000001")
     log.add(failed(0, attempt_records.FULL - 1), "local-0")

@@ -83,7 +83,7 @@ def test_attempt_whose_slot_ended_stops_being_a_straggler() -> None:
     assert core.backup("free", due) is None
 
 
-def test_unreachable_store_is_retried_with_growing_delays_and_keeps_its_class() -> None:
+def test_unreachable_failure_is_retried_with_growing_delays_and_keeps_its_class() -> None:
     core = Dispatch(Policy(initial_interval=1, maximum_interval=100), [0], TaskSizes(1))
     waits, now = [], 0.0
     for _ in range(MAXIMUM_LOSSES - 1):

@@ -126,7 +126,7 @@ def test_loops_of_functions_only_keep_their_blocks_with_members() -> None:
 TOTAL = {"type": "reduce", "per": "all", "uses": "m:f"}
 
 
-def test_reader_of_loop_data_held_by_members_is_a_member() -> None:
+def test_readers_of_loop_data_held_by_members_run_on_members() -> None:
     """Even with few partitions: inside the loop, if it reads a state or outer data, and after the loop."""
     body = {
         "far": {**TOTAL, "input": "state.x"},

@@ -222,7 +222,7 @@ def test_each_part_of_the_key_counts_for_its_stage(
     assert project.differs().get(stage, "") == reason
 
 
-def test_settings_are_named_by_the_keys_of_documents() -> None:
+def test_differences_name_settings_by_the_keys_of_documents() -> None:
     for part in (MapRecords, MapPartition, Sort, Reduce, ToBroadcast, Sample, Cuts, Scatter, Merge, Cut):
         for field in {*part.__struct_fields__} - {"non_retryable"}:
             label = f"setting {field} of one"

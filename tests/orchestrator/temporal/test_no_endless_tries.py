@@ -14,7 +14,7 @@ from eventually import eventually_async
 from orchestrator.record_histories import TESTS, mapped, spec
 
 from treadle.client.run_views import RunEnd
-from treadle.client.submission import _MANY, prepare  # private: the limit is no setting
+from treadle.client.submission import _MANY, prepare  # private: the limit is not a setting
 from treadle.client.testing.service import Service, service
 from treadle.dsl.model import Spec
 from treadle.executors.program import Keep
@@ -141,7 +141,7 @@ def test_a_report_that_temporal_would_not_take_is_a_problem() -> None:
 
 
 @pytest.mark.parametrize("character", ["a", '"', "\u4e2d", "\U0001f600"], ids=["plain", "quoted", "wide", "wider"])
-def test_heartbeats_leave_room_for_the_last_report(character: str) -> None:
+def test_summaries_of_earlier_nodes_leave_room_for_the_last_report(character: str) -> None:
     """A character of a summary takes up to twelve bytes of a payload."""
     most = (PAYLOAD // 32 - 2) // (len(json.dumps(character)) - 2)
     small, large = NodeReport(summary=character * most), NodeReport(summary="a" * (PAYLOAD - 1000))

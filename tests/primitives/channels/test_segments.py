@@ -192,7 +192,7 @@ def test_unread_segment_stays_when_its_writer_ends(host: HostFolder, reader: Seg
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
-def test_segments_of_a_removed_run_do_not_matter(host: HostFolder, writer: Segments, reader: Segments) -> None:
+def test_writer_goes_on_after_its_run_was_removed(host: HostFolder, writer: Segments, reader: Segments) -> None:
     put(writer, "run/a", 1)
     writer.take_back("run/a")
     host.delete_run("run")

@@ -143,7 +143,7 @@ def test_a_broken_one_makes_no_room() -> None:
     assert desk.wait("b", 1, parties=2) == broken("b", 1, "a")
 
 
-def test_repeated_request_keeps_its_place_at_the_barrier() -> None:
+def test_member_that_waits_at_a_later_generation_gets_earlier_releases_again() -> None:
     desk = Desk()
     for party in "ab":
         desk.wait(party, parties=2)

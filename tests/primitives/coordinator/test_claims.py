@@ -463,7 +463,7 @@ def test_relay_reaches_connected_members_only() -> None:
     assert refused(bench.say(0, m.Reach("nobody")))
 
 
-def test_count_lists_the_present_members() -> None:
+def test_count_returns_the_number_of_present_members() -> None:
     bench = Bench()
     bench.gang(2)
     waits(bench, 0)

@@ -69,7 +69,7 @@ def test_task_offered_while_a_member_is_away_goes_to_a_present_one() -> None:
     assert [task.task for _, task in bench.say(1, m.Take())] == ["t"]
 
 
-def test_member_gets_no_route_to_itself() -> None:
+def test_member_is_refused_a_route_to_itself() -> None:
     bench = Bench()
     bench.connect(0, "m0")
     assert refused(bench.say(0, m.Reach("m0")))

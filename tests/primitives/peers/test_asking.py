@@ -23,7 +23,7 @@ def test_without_a_path_it_is_relayed_and_a_path_looked_for() -> None:
     assert asks(path=True).ask(1, "c", 0.0) == [RelayRequest(1), FindPath("c")]
 
 
-def test_request_for_a_block_held_elsewhere_does_not_wait() -> None:
+def test_direct_request_fails_at_once_without_a_path() -> None:
     one = asks()
     assert one.ask(1, "b", 0.0, direct=True) == [FailRequest(1, "there is no path to it yet"), FindPath("b")]
     one.opened("b", 1.0)

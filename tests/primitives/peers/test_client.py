@@ -115,7 +115,7 @@ def test_threads_share_a_client(tmp_path: Path, tls: Identity | None) -> None:
         assert all(pool.map(fetch, range(40)))
 
 
-def test_server_sends_no_more_than_the_window_without_a_pull(tmp_path: Path) -> None:
+def test_server_sends_no_more_than_the_window_when_the_reader_stops(tmp_path: Path) -> None:
     """The kernel's buffers come on top of it, and are outside treadle's control."""
     part, count = 1 << 20, 200
     with served(tmp_path) as (host, server), FaultyPath(server.address, [HEALTHY]) as path, reader() as client:

@@ -168,7 +168,7 @@ def test_a_pair_without_a_path_uses_coordinator_and_store(tmp_path: Path, size: 
 def test_a_pair_that_failed_is_not_tried_again_for_each_block(tmp_path: Path) -> None:
     with two_members(tmp_path, port=1) as (left, right, office):
         for member in (left, right):
-            member.gateway._reacher._paths = Paths(first=1000.0)  # private: the pause after a failure is no setting
+            member.gateway._reacher._paths = Paths(first=1000.0)  # private: the pause after a failure is not a setting
         refs = [right.put(*arrays(1, 500)) for _ in range(20)]
         assert same(read_all(left, refs[0]), arrays(1, 500))
         eventually(lambda: len(left.gateway._reacher._paths) == len(right.gateway._reacher._paths) == 1)
@@ -316,7 +316,9 @@ def test_waiting_readers_do_not_wake_each_other(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("which", ["treadle-path-speaking", "treadle-path-hearing"])
-def test_path_without_a_free_thread_is_refused(tmp_path: Path, which: str, refusing: Callable[[str], None]) -> None:
+def test_members_exchange_blocks_without_a_path_when_no_thread_is_free(
+    tmp_path: Path, which: str, refusing: Callable[[str], None]
+) -> None:
     wanted = arrays(1, 500)
     with two_members(tmp_path, paths=False) as (left, right, _):
         refusing(which)

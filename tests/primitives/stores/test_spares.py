@@ -221,7 +221,7 @@ def _remove(kept: Spares, run: Path, *sizes: int) -> None:
     kept.keep(run)
 
 
-def test_spares_count_against_the_room_for_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_spares_reduce_the_room_for_later_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     system, kept = os.statvfs(tmp_path), Spares(tmp_path / "kept")
     monkeypatch.setattr(page_pool, "_SHARE", system.f_blocks * system.f_frsize // (5 * LEAST // 2))
     _remove(kept, tmp_path / "r1", 3, 1)

@@ -82,7 +82,7 @@ def test_a_pair_that_failed_is_not_asked_for_again() -> None:
     outcomes, asked = Outcomes(), list[Reach]()
     with introduced() as (left, right):
         one = reacher("left", outcomes, asked.append, schedule=BRIEF)
-        one._paths = Paths(first=1000.0)  # private: the pause after a failure is no setting
+        one._paths = Paths(first=1000.0)  # private: the pause after a failure is not a setting
         assert one.want("right")
         assert not one.want("right")
         one.dial(Dial("right", f"tcp://127.0.0.1:{right.seen[1]}", new_token()), left.source)

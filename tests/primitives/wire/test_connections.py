@@ -114,7 +114,7 @@ def test_a_tail_is_sent_in_pieces_as_they_are_had(tls: wire.Identity | None) -> 
             receive(connection, Said)  # the pieces end before the announced tail
 
 
-def test_message_of_a_union_has_its_type_and_any_other_is_an_error() -> None:
+def test_message_of_a_union_is_decoded_by_type_and_any_other_is_an_error() -> None:
     def send(connection: wire.Connection) -> None:
         connection.send(Other(["a"]), deadline=soon())
         connection.send(Other(["b"]), deadline=soon())

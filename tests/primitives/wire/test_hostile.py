@@ -267,7 +267,7 @@ def test_client_that_does_not_read_is_disconnected(tmp_path: Path) -> None:
 def test_no_more_asks_wait_than_there_is_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     free = threading.Event()
     answers: list[m.FromMember] = []
-    room = gateways._ANSWERING + gateways._WAITING  # private: the limits are no settings
+    room = gateways._ANSWERING + gateways._WAITING  # private: the limits are not settings
 
     def slow(ask: p.Ask, _: HostFolder) -> tuple[p.AskAnswer, list[bytes]]:
         free.wait(GENEROUS)

@@ -169,7 +169,7 @@ def test_offsets_of_a_version_are_measured_after_it_is_visible() -> None:
     assert found == [20, 40]
 
 
-def test_first_record_of_a_versions_begin_counts() -> None:
+def test_first_settled_begin_of_a_version_counts() -> None:
     kept = registry()
     deployed = kept.deploy(candidate(), lambda _: {"live": (Position("t", "uuid", 0, 7),)})
     again = kept.settle(deployed, {"live": (Position("t", "uuid", 0, 9),)})
