@@ -120,6 +120,16 @@ def test_modules_are_short() -> None:
     assert {name: lines for name, lines in long.items() if lines > MAXIMUM_LINES} == {}
 
 
+def test_public_class_name_has_one_meaning() -> None:
+    """A name alone says which class it is: in a traceback, a search, or an import."""
+    homes: dict[str, list[str]] = {}
+    for file in sources():
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(f"{file.relative_to(ROOT)}:{node.lineno}")
+    assert {name: found for name, found in homes.items() if len(found) > 1} == {}
+
+
 def documents() -> list[Path]:
     return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
