@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from emulators.lambda_place import LambdaPlace, lambda_place
 
-from treadle.executors.functions.adaptive_rate import Rate
 from treadle.executors.functions.executor import FunctionExecutor
+from treadle.executors.functions.rate_limiter import Rate
 from treadle.executors.program import Outcome
 from treadle.executors.testing import Place, Workbench
 from treadle.primitives import sealing

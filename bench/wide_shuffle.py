@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from treadle.client.testing.harness import Harness
 from treadle.client.testing.strategies import Case
-from treadle.orchestrator.planner import exchange_levels
+from treadle.orchestrator.planner import exchanges
 from treadle.primitives.stores.shared_memory import SHARED_MEMORY
 from treadle.primitives.stores.store import Store
 
@@ -87,7 +87,7 @@ def main() -> None:
     parser.add_argument("--place", choices=["host", "store"], default="host")
     parser.add_argument("--levels", choices=["one", "two"], default="two")
     given = parser.parse_args()
-    exchange_levels.WIDE = 0 if given.levels == "two" else sys.maxsize
+    exchanges.WIDE = 0 if given.levels == "two" else sys.maxsize
     with (
         tempfile.TemporaryDirectory(dir="/var/tmp") as folder,
         tempfile.TemporaryDirectory(dir=SHARED_MEMORY) as shared,

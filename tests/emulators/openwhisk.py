@@ -14,8 +14,8 @@ from emulators.openwhisk_actions import SystemLimits
 from emulators.openwhisk_server import OpenWhiskEmulator
 
 from treadle.executors.function_handler import KEY_VARIABLE
-from treadle.executors.functions.adaptive_rate import Rate
 from treadle.executors.functions.executor import FunctionExecutor
+from treadle.executors.functions.rate_limiter import Rate
 from treadle.executors.openwhisk.action import ENTRY, action_document, code_of
 from treadle.executors.openwhisk.client import OpenWhiskClient
 from treadle.executors.openwhisk.invoker import OpenWhiskInvoker, action_name

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from treadle.executors.functions.adaptive_rate import Rate
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.functions.invoker import Answer, Limits
 from treadle.executors.functions.payload import Order, Request, decode_content, response_of, seal_reports
+from treadle.executors.functions.rate_limiter import Rate
 from treadle.executors.program import ItemSplit, Job, Keep, Outcome, Partition, Program, Report, Task
 from treadle.primitives import sealing
 from treadle.primitives.stores.store import Store

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.executors.functions.adaptive_rate import Rate
-from treadle.executors.functions.rate_limiter import RateLimiter
+from treadle.executors.functions.rate_limiter import Rate, RateLimiter
 
 
 def calls(rate: Rate, since: float, until: float) -> list[float]:

@@ -13,10 +13,10 @@ from emulators.lambda_place import LambdaPlace, lambda_place
 from emulators.openwhisk import SIZES, deploy, openwhisk
 from emulators.openwhisk_server import OpenWhiskEmulator
 
-from treadle.executors.functions.adaptive_rate import Rate
 from treadle.executors.functions.attempt import Means
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.functions.invoker import Invoker
+from treadle.executors.functions.rate_limiter import Rate
 from treadle.executors.openwhisk.client import OpenWhiskClient
 from treadle.executors.openwhisk.invoker import OpenWhiskInvoker
 from treadle.executors.resident.coordinator_host import Meeting

@@ -18,10 +18,10 @@ import msgspec
 import pytest
 
 from treadle.executors.function_handler import KEY_VARIABLE, Handler
-from treadle.executors.functions.adaptive_rate import Rate
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.functions.invoker import Answer, Limits, NotRun, Throttled
 from treadle.executors.functions.payload import VERSION, Blockset, JoinOrder, Request, Response, encode_content
+from treadle.executors.functions.rate_limiter import Rate
 from treadle.executors.program import Failure, Outcome, Report
 from treadle.executors.resident import coordinator_host as hubs
 from treadle.executors.resident import function as members

@@ -9,8 +9,8 @@ import pytest
 from emulators.openwhisk import EmulatedExecutor, deploy, openwhisk
 from emulators.openwhisk_faults import Fault, Kind
 
-from treadle.executors.functions.adaptive_rate import Rate
 from treadle.executors.functions.executor import FunctionExecutor
+from treadle.executors.functions.rate_limiter import Rate
 from treadle.executors.program import Report
 from treadle.executors.testing import Place, Workbench
 from treadle.primitives.testing.s3 import seaweedfs

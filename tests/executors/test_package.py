@@ -16,8 +16,15 @@ import pytest
 from emulators.packages import local_package
 
 from treadle.executors.package import build, dependency_wheels, treadle_wheels
-from treadle.executors.package.build import LAMBDA, OPENWHISK, Package, PackageLimits, build_package
-from treadle.executors.package.image import Provider, dockerfile
+from treadle.executors.package.build import (
+    LAMBDA,
+    OPENWHISK,
+    Package,
+    PackageLimits,
+    Provider,
+    build_package,
+    dockerfile,
+)
 from treadle.executors.package.target import (
     LAMBDA_GLIBC,
     OPENWHISK_GLIBC,

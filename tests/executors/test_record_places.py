@@ -13,7 +13,7 @@ from executors.bench import Bench, call
 from executors.operation_functions import FIRST, divide, per_record
 
 from treadle.executors.program import BlockInput, MapPartition, MapRecords, PartitionInput, Reduce, Sort
-from treadle.orchestrator.dispatcher.decisions.failure_tolerance import FailedRecords
+from treadle.orchestrator.dispatcher.decisions.dispatch import FailedRecords
 from treadle.orchestrator.plan.plan import Tolerance
 from treadle.primitives.cogroup import JointValues
 from treadle.primitives.formats import FileSplit, ReadOptions, plan_splits

@@ -22,8 +22,7 @@ from treadle.dsl.model import Spec
 from treadle.executors.interface import Capabilities
 from treadle.orchestrator.cost.bill import Bill, BillLine, bill
 from treadle.orchestrator.cost.estimate import Assumed, elapsed, estimate
-from treadle.orchestrator.cost.idle import Worked, idle_line
-from treadle.orchestrator.cost.measured import Spending
+from treadle.orchestrator.cost.measured import Spending, Worked, idle_line
 from treadle.orchestrator.cost.prices import Prices, load_prices
 from treadle.orchestrator.cost.usage import Usage, memory_given, total
 from treadle.orchestrator.environment.home import Home

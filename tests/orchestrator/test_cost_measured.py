@@ -17,8 +17,7 @@ from treadle.orchestrator.cost.prices import Prices, load_prices
 from treadle.orchestrator.cost.usage import Usage, temporary_given
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.plan.plan import Plan
-from treadle.orchestrator.run_store.run_files import RunFiles
-from treadle.orchestrator.run_store.run_requests import keep_requests
+from treadle.orchestrator.run_store.run_files import RunFiles, keep_requests
 from treadle.primitives.stores.request_counts import of_run
 from treadle.primitives.stores.store import Store
 

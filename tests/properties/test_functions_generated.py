@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from treadle.client.testing.compare import differences, expected
 from treadle.client.testing.harness import Harness
 from treadle.client.testing.strategies import Case, cases
-from treadle.executors.functions.adaptive_rate import Rate
+from treadle.executors.functions.rate_limiter import Rate
 from treadle.executors.interface import Executor
 from treadle.primitives.stores.store import Store
 

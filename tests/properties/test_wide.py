@@ -9,7 +9,7 @@ from hypothesis import given
 
 from treadle.client.testing.faults import Faults
 from treadle.client.testing.strategies import Case, cases
-from treadle.orchestrator.planner import exchange_levels
+from treadle.orchestrator.planner import exchanges
 
 from .conftest import Hosts, Site
 from .profiles import examples
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.timeout(0)
 
 @pytest.fixture
 def two_levels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange_levels, "WIDE", 0)
+    monkeypatch.setattr(exchanges, "WIDE", 0)
 
 
 @pytest.mark.parametrize(("slots", "host"), [(1, True), (3, False)])

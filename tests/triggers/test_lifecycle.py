@@ -25,7 +25,7 @@ from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import load_profile
 from treadle.orchestrator.lifecycle import delivery
-from treadle.orchestrator.lifecycle.undelivered import untold_of
+from treadle.orchestrator.lifecycle.delivery import untold_of
 from treadle.orchestrator.temporal.connect import connect
 from treadle.orchestrator.temporal.driver import Driver, open_announcer, open_site
 from treadle.primitives.events.signatures import verify_standard

@@ -18,9 +18,8 @@ from treadle.client.testing.service import Service, service
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import load_profile
 from treadle.orchestrator.lifecycle import sinks
-from treadle.orchestrator.lifecycle.delivery import Untellable
+from treadle.orchestrator.lifecycle.delivery import Untellable, untold_of
 from treadle.orchestrator.lifecycle.events import About, run_news
-from treadle.orchestrator.lifecycle.undelivered import untold_of
 from treadle.primitives.events.decode import structured
 from treadle.triggers.registry.registry import Registry
 from treadle.triggers.service import TriggerService

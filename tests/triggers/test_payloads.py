@@ -27,8 +27,7 @@ from treadle.primitives.stores.store import Store
 from treadle.triggers.kafka.batch import KafkaBatch, Match
 from treadle.triggers.kafka.payloads import Payloads, Topic, choose
 from treadle.triggers.kafka.payloads.event_payloads import is_plain
-from treadle.triggers.kafka.payloads.topic_retention import topic_of
-from treadle.triggers.kafka.payloads.transfer_choice import INLINE_BYTES, NEEDED
+from treadle.triggers.kafka.payloads.transfer_choice import INLINE_BYTES, NEEDED, topic_of
 
 KEPT = Topic(seconds=7 * 86_400)
 NOW = 1_000_000.0

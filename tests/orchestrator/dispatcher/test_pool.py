@@ -13,8 +13,7 @@ from treadle.executors.interface import Capabilities, Executor
 from treadle.executors.program import Job, Keep, Program, Report, Task
 from treadle.orchestrator.dispatcher.decisions.dispatch import Dispatch
 from treadle.orchestrator.dispatcher.decisions.task_sizing import TaskSizes
-from treadle.orchestrator.dispatcher.driver_context.slot_pool import SlotPool
-from treadle.orchestrator.dispatcher.driver_context.slot_pools import Pools
+from treadle.orchestrator.dispatcher.driver_context.slot_pool import Pools, SlotPool
 from treadle.orchestrator.plan.plan import Policy
 from treadle.primitives.errors import TreadleError, UsageError
 

@@ -20,8 +20,7 @@ from treadle.client.testing.faults import CrashingStore
 from treadle.executors.interface import Executor
 from treadle.executors.program import Outcome, Report, Task
 from treadle.orchestrator.dispatcher.ledger.ledger import Expected, Ledger
-from treadle.orchestrator.dispatcher.ledger.ledger_state import SegmentHistory
-from treadle.orchestrator.dispatcher.ledger.segment_account import Account
+from treadle.orchestrator.dispatcher.ledger.ledger_state import Account, SegmentHistory
 from treadle.orchestrator.dispatcher.orders import Orders
 from treadle.orchestrator.dispatcher.segments.execute_segment import Desk, prepare, writing
 from treadle.orchestrator.dispatcher.segments.failed_segment import Stopped

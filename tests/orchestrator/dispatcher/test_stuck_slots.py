@@ -14,7 +14,7 @@ from orchestrator.record_histories import mapped, spec
 
 from treadle.executors.interface import Executor, Slot
 from treadle.executors.program import Report, Task
-from treadle.orchestrator.dispatcher.driver_context import slot_pools
+from treadle.orchestrator.dispatcher.driver_context import slot_pool
 from treadle.orchestrator.dispatcher.driver_context.slot_pool import SlotPool
 
 FOUR = {"range": 4, "partitions": 4}
@@ -63,7 +63,7 @@ class ForgetfulExecutor:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slot_pools, "SlotPool", partial(SlotPool, patience=0.3, look=0.05))
+    monkeypatch.setattr(slot_pool, "SlotPool", partial(SlotPool, patience=0.3, look=0.05))
 
 
 @pytest.mark.parametrize("fault", [{"forgets": 1}, {"loses": 1}, {"forgets": 2, "loses": 2}])

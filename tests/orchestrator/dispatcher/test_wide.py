@@ -15,8 +15,8 @@ from orchestrator.record_histories import M, mapped, spec
 from treadle.executors.program import BlockInput, Merge, Outcome, Scatter
 from treadle.orchestrator.dispatcher.tasks.dataset_scope import Gathered
 from treadle.orchestrator.plan.plan import BundleFeed, NarrowFeed, NodeData
-from treadle.orchestrator.planner import exchange_levels, explain
-from treadle.orchestrator.planner.exchange_levels import levels_of
+from treadle.orchestrator.planner import exchanges, explain
+from treadle.orchestrator.planner.exchanges import levels_of
 from treadle.primitives.encoding.references import BlockRef, Part
 
 KIB = 2**10
@@ -32,7 +32,7 @@ def shuffled(sources: int, targets: int, **more: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def from_four_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange_levels, "WIDE", 4)
+    monkeypatch.setattr(exchanges, "WIDE", 4)
 
 
 # -- the decision --------------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def parts_made(run: Broken) -> tuple[Any, Counter[Any], dict[str, list[int]]]:
 def test_parts_go_from_a_product_to_its_roots(breaking: Breaking, monkeypatch: pytest.MonkeyPatch) -> None:
     document = spec(**shuffled(30, 20))
     one, _, single = parts_made(breaking(document))
-    monkeypatch.setattr(exchange_levels, "WIDE", 4)
+    monkeypatch.setattr(exchanges, "WIDE", 4)
     two, done, parts = parts_made(breaking(document))
     assert single["groups"] == [20] * 30
     assert parts["groups.level1"] == [4] * 30

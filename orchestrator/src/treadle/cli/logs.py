@@ -14,8 +14,7 @@ from treadle.primitives.errors import UsageError
 from .common.completion import complete_stage
 from .common.environment import Environment
 from .common.exit_codes import Exit, advise, complain, say
-from .common.options import ProfileOption, RunArgument, StageOption, TextOrJson
-from .common.run_argument import run_to_read
+from .common.options import ProfileOption, RunArgument, StageOption, TextOrJson, run_to_read
 from .view.watcher import code_of_state, print_outputs, reason
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from treadle.primitives.errors import UsageError
 
 from .common.environment import Environment
 from .common.exit_codes import complain, writing
-from .common.options import ProfileOption, RunArgument
-from .common.run_argument import run_to_read
+from .common.options import ProfileOption, RunArgument, run_to_read
 
 if TYPE_CHECKING:
     from treadle.client.client import Runs

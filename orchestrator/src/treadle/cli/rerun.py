@@ -9,8 +9,7 @@ import typer
 
 from .common.environment import Environment
 from .common.exit_codes import Exit
-from .common.options import DryRunOption, ProfileOption, WatchOption, WholeRunArgument, with_options
-from .common.run_argument import run_to_change
+from .common.options import DryRunOption, ProfileOption, WatchOption, WholeRunArgument, run_to_change, with_options
 from .run import Given, Starting, show_dry_run, start
 from .view.watcher import Watching, watch_run
 

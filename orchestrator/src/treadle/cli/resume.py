@@ -16,8 +16,7 @@ from .common import formatting
 from .common.completion import complete_stage
 from .common.environment import Environment
 from .common.exit_codes import Exit, advise, complain
-from .common.options import InputOption, InputsOption, ProfileOption, WholeRunArgument, with_options
-from .common.run_argument import run_to_change
+from .common.options import InputOption, InputsOption, ProfileOption, WholeRunArgument, run_to_change, with_options
 from .run import Given, prepare_file, say_when_alone
 from .view.watcher import Watching, print_outputs, watch_run
 

@@ -18,8 +18,7 @@ from .common.completion import complete_run, complete_trigger
 from .common.environment import Environment
 from .common.exit_codes import advise, say, say_json
 from .common.hints import advice
-from .common.options import ProfileOption, RunArgument, TextOrJson, duration, pair
-from .common.run_argument import run_to_read
+from .common.options import ProfileOption, RunArgument, TextOrJson, duration, pair, run_to_read
 from .view.watcher import driver_command
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ def _about(view: RunView, end: RunEnd | None) -> dict[str, Any]:
 
 def _untold(files: RunFiles) -> list[dict[str, Any]]:
     """Lifecycle events that were not delivered, oldest first."""
-    from treadle.orchestrator.lifecycle.undelivered import untold_of
+    from treadle.orchestrator.lifecycle.delivery import untold_of
 
     found = untold_of(files)
     return [{"id": one.event.id, "type": one.event.type, "time": one.event.time, "reason": one.reason} for one in found]

@@ -15,8 +15,7 @@ from .common import formatting
 from .common.completion import complete_stage
 from .common.environment import Environment
 from .common.exit_codes import advise, complain
-from .common.options import ProfileOption, ReasonOption, WholeRunArgument, YesOption
-from .common.run_argument import run_to_change
+from .common.options import ProfileOption, ReasonOption, WholeRunArgument, YesOption, run_to_change
 
 if TYPE_CHECKING:
     from treadle.client.client import Runs

@@ -10,8 +10,7 @@ import typer
 
 from .common.environment import Environment
 from .common.exit_codes import Exit
-from .common.options import ProfileOption, RunArgument, duration, with_options
-from .common.run_argument import run_to_read
+from .common.options import ProfileOption, RunArgument, duration, run_to_read, with_options
 from .view.watcher import Watching, watch_run
 
 if TYPE_CHECKING:

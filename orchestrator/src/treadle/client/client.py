@@ -368,7 +368,7 @@ def _write(files: RunFiles, prepared: Prepared) -> None:
     """Raises RunConflict when another process has just written another run under the id."""
     submission = prepared.submission
     if prepared.again is not None:
-        from treadle.orchestrator.run_store.event_copies import hand_over
+        from treadle.orchestrator.run_store.child_runs import hand_over
 
         hand_over(prepared.again, files, submission.inputs)
     if not files.create("spec", submission) and digest(files.load(Submission, "spec")) != digest(submission):

@@ -1,7 +1,7 @@
 """The expression language of `when`, `until`, `filter` and `${{ }}`: paths, literals, operators, functions.
 
-Layout: `nodes` (syntax tree, error, limits), `parser` (text to tree), `printer` (tree to text), `evaluator`, `regex`
-(regular expressions), `checker` (types before the run).
+Layout: `nodes` (syntax tree, error, limits), `parser` (text to tree, and back), `evaluator`, `regex` (regular
+expressions), `checker` (types before the run).
 
 Pure and bounded: an expression has at most MAX_LENGTH characters and MAX_DEPTH levels. It ends after at most as many
 steps as it has characters, and each step reads each value at most once. It reads no clock and no randomness, so a
@@ -23,4 +23,4 @@ from .nodes import Path as Path
 from .nodes import Unary as Unary
 from .nodes import paths as paths
 from .parser import parse as parse
-from .printer import unparse as unparse
+from .parser import unparse as unparse

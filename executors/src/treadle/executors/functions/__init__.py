@@ -6,5 +6,5 @@
                           ├── invoker        one call of a provider ──payload──>
                           └── report_poller  reports stored as objects <──── reports, sealed; the first write wins
 
-`call_records`, `failure_classification`, `adaptive_rate` and `memory_sizes` decide and do no I/O.
+`call_records`, `failure_classification` and `memory_sizes` decide and do no I/O.
 """

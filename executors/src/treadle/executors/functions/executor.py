@@ -13,14 +13,13 @@ from treadle.primitives.stores.store import Store
 
 from ..interface import Capabilities, Executor
 from ..program import Report, Task
-from .adaptive_rate import Rate
 from .attempt import CallCounts, FunctionAttempt, Means
 from .call_log import CallBook
 from .call_records import ObjectNames, usable
 from .in_flight import Underway
 from .invoker import Invoker
 from .memory_sizes import Sizes
-from .rate_limiter import RateLimiter
+from .rate_limiter import Rate, RateLimiter
 
 _BOOKS = 1000
 """Segments whose calls are cached; the calls of an evicted segment are read again."""

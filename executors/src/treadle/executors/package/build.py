@@ -2,6 +2,10 @@
 
 It contains the files needed at run time and the libraries' licences. It omits files for developers: tests of libraries,
 headers, type stubs and compiled files.
+
+A container image instead of a zip: for libraries that exceed a zip, or a Python that the provider does not offer.
+
+The recipe is text. The user runs `docker build` and `docker push`, with credentials that treadle never sees.
 """
 
 from __future__ import annotations
@@ -11,7 +15,7 @@ import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from treadle.primitives.errors import UsageError
 
@@ -122,3 +126,25 @@ def _is_needed(name: PurePosixPath) -> bool:
 
 def _mib(size: int) -> str:
     return f"{size / 2**20:.1f} MiB"
+
+
+Provider = Literal["lambda", "openwhisk"]
+
+_LAMBDA = """\
+# AWS's base image has the runtime client: docs.aws.amazon.com/lambda/latest/dg/python-image.html
+FROM public.ecr.aws/lambda/python:{python}
+COPY package/ ${{LAMBDA_TASK_ROOT}}/
+CMD ["treadle.executors.aws.entry.handler"]
+"""
+
+_OPENWHISK = """\
+# The runtime's image has the proxy for /init and /run; the action itself is small, it finds the libraries here:
+# actions-docker.md of apache/openwhisk, extending existing runtimes.
+FROM openwhisk/action-python-v{python}
+COPY package/ /usr/local/lib/python{python}/site-packages/
+"""
+
+
+def dockerfile(provider: Provider, target: Target) -> str:
+    """The recipe; the folder `package/` beside it holds the unpacked package."""
+    return (_LAMBDA if provider == "lambda" else _OPENWHISK).format(python=target.python)

@@ -72,7 +72,7 @@ class Environment:
 
     def keep_requests(self, run: str) -> None:
         """Add this command's store requests to the run's count. Errors of the store are ignored. Blocking."""
-        from treadle.orchestrator.run_store.run_requests import keep_requests
+        from treadle.orchestrator.run_store.run_files import keep_requests
         from treadle.primitives.errors import StoreError
 
         with suppress(StoreError):

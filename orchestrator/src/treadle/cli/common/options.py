@@ -2,6 +2,8 @@
 
 Every option is also read from TREADLE_<COMMAND>_<OPTION> (`TREADLE_RUN_INTERVAL`). Options of the environment have a
 shorter name too, such as TREADLE_PROFILE.
+
+Resolves the run argument of a command.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.core import TyperGroup
@@ -19,6 +21,11 @@ from typer.core import TyperGroup
 from treadle.primitives.errors import UsageError
 
 from .completion import complete_file, complete_file_or_name, complete_run, complete_stage
+from .exit_codes import complain
+
+if TYPE_CHECKING:
+    from treadle.client.client import Runs
+
 
 FileArgument = Annotated[
     Path,
@@ -140,3 +147,20 @@ def duration(text: str, option: str) -> float:
         return parse_duration(text)
     except ValueError as error:
         raise UsageError(f"{option}: {error}", f"Write for example {option} 10m.") from None
+
+
+async def run_to_read(runs: Runs, text: str) -> str:
+    """Like `find_to_read`; prints the full id to stderr if only its first part was given."""
+    from treadle.client.run_lookup import find_to_read
+
+    name = await find_to_read(runs, text)
+    if name != text and name.startswith(text):
+        complain(f"run {name}")
+    return name
+
+
+async def run_to_change(runs: Runs, text: str) -> str:
+    """Like `find_to_change`."""
+    from treadle.client.run_lookup import find_to_change
+
+    return await find_to_change(runs, text)

@@ -10,7 +10,7 @@ from treadle.primitives.errors import CorruptError, MissingError, UsageError
 
 from ..common import formatting
 from ..common.exit_codes import complain
-from ..common.run_argument import run_to_read
+from ..common.options import run_to_read
 
 if TYPE_CHECKING:
     from treadle.client.submission import Prepared

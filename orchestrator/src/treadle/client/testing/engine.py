@@ -16,12 +16,11 @@ from treadle.dsl.templates import render
 from treadle.executors.interface import Executor
 from treadle.orchestrator.dispatcher.blocks.host_blocks import Hosts
 from treadle.orchestrator.dispatcher.driver_context.run_context import DriverContext, RunContext
-from treadle.orchestrator.dispatcher.driver_context.slot_pools import Pools
+from treadle.orchestrator.dispatcher.driver_context.slot_pool import Pools
 from treadle.orchestrator.dispatcher.orders import Orders
 from treadle.orchestrator.dispatcher.segments.execute_segment import Desk
 from treadle.orchestrator.dispatcher.segments.failed_segment import BlocksLost, SegmentFailed
-from treadle.orchestrator.dispatcher.segments.loop import drive
-from treadle.orchestrator.dispatcher.segments.node import run_node
+from treadle.orchestrator.dispatcher.segments.loop import drive, run_node
 from treadle.orchestrator.dispatcher.segments.wide_segment import Unclosed
 from treadle.orchestrator.dispatcher.tasks.dataset_scope import partition_inputs
 from treadle.orchestrator.plan.plan import Child, LoopNode, Segment

@@ -4,6 +4,5 @@ usage      the units, the same on every executor
 prices     the price of a unit
 bill       usage with its price, by node
 estimate   usage by the plan, before the run
-measured   usage by the ledgers, during the run and after it
-idle       usage of resident workers while they wait
+measured   usage by the ledgers, during the run and after it, and of resident workers while they wait
 """

@@ -11,8 +11,7 @@ from typing import Literal
 from msgspec import Struct
 
 from treadle.executors.function_handler import KEY_FROM_VARIABLE, KEY_VARIABLE
-from treadle.executors.package.build import Package, build_package
-from treadle.executors.package.image import dockerfile
+from treadle.executors.package.build import Package, build_package, dockerfile
 from treadle.executors.package.target import Target, lambda_target, openwhisk_target, this_machine
 from treadle.executors.package.treadle_wheels import version
 from treadle.executors.worker.environment import secret_variable

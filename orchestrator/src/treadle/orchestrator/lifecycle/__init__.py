@@ -2,7 +2,6 @@
 
 events       the events, their ids, their JSON (CloudEvents; pure)
 sinks        the destinations: a Kafka topic, a webhook
-delivery     sends events, with retries, and gives up in time
-undelivered  the record of events that were given up
+delivery     sends events, with retries; gives up in time, and records such events
 emitter      the functions that activities call
 """

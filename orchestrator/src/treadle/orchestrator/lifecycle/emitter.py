@@ -25,9 +25,8 @@ from ..protocol import messages
 from ..protocol.messages import Ending, NodeOrder, NodeReport, RunStart
 from ..run_store.run_files import Submission
 from ..scheduler.instructions import Problem, Summary
-from .delivery import Announcer
+from .delivery import Announcer, settle, untold_of
 from .events import About, ended, failure, run_news, stage_done, stage_news
-from .undelivered import settle, untold_of
 
 _log = logging.getLogger("treadle.lifecycle")
 

@@ -7,12 +7,13 @@ sources          feeds from files, items, ranges and events
 settings         the settings in force
 transport        the place of blocks
 cacheability     whether a result is cached for later runs
-exchange_levels  one or two levels of a shuffle
 
 The stages:
 
 pipeline         a segment under construction
-maps, gangs, exchanges, loops, subworkflows
+maps             also as gangs
+exchanges        shuffles in one or two levels
+loops, subworkflows
 outputs          the files of a stage
 planner          the state shared by all levels
 lowering         one level of the document

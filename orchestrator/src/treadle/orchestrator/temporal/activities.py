@@ -29,7 +29,7 @@ from ..dispatcher.ledger.ledger import Fenced
 from ..dispatcher.orders import Orders
 from ..dispatcher.segments.execute_segment import Desk
 from ..dispatcher.segments.failed_segment import BlocksLost, SegmentFailed, kind_of
-from ..dispatcher.segments.node import run_node
+from ..dispatcher.segments.loop import run_node
 from ..dispatcher.segments.wide_segment import Unclosed
 from ..environment.home import room_for_blocks
 from ..executor_registry.registry import Abilities
@@ -43,8 +43,7 @@ from ..protocol.messages import Ending, NodeOrder, NodeReport, Opened, Received,
 from ..reuse.cache_lookup import keep, take_over
 from ..reuse.stage_rerun import narrowed
 from ..run_store.child_runs import child_submission, keep_child
-from ..run_store.run_files import RunResult, Submission, digest
-from ..run_store.run_requests import keep_requests
+from ..run_store.run_files import RunResult, Submission, digest, keep_requests
 from ..run_store.uri_policy import check_found
 from ..scheduler.instructions import Problem, Summary
 from ..scheduler.task_groups import count_of

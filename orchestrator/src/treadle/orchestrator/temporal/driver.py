@@ -21,7 +21,7 @@ from treadle.primitives.wire.unauthenticated import raise_descriptor_limit
 from ..dispatcher.blocks.host_blocks import Hosts
 from ..dispatcher.blocks.orphans import claim
 from ..dispatcher.driver_context.run_context import DriverContext
-from ..dispatcher.driver_context.slot_pools import Pools
+from ..dispatcher.driver_context.slot_pool import Pools
 from ..embedded.driver_lease import DriverLease
 from ..embedded.python_environments import queue_of, register, task_queue
 from ..environment.home import Home

@@ -40,8 +40,7 @@ from msgspec import Struct
 from .barriers import Barriers
 from .block_directory import BlockDirectory
 from .channels import Channels
-from .component import CoordinatorLimits, Epochs, Refusal, Timing, check
-from .deadlines import Deadlines
+from .component import CoordinatorLimits, Deadlines, Epochs, Refusal, Timing, check
 from .instructions import Deliver, Disconnect, Instruction, Returned, SendToConnection
 from .messages import (
     Alive,

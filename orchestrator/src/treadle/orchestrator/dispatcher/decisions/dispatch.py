@@ -7,12 +7,14 @@ the other attempt is a rival, to be killed.
 
 A finally failed partition does not stop the others, so that all errors are seen. The segment stops early once the first
 ten final failures are one and the same error.
+
+Finally failed records, compared with a stage's tolerance. Pure.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -24,8 +26,38 @@ from treadle.primitives.errors import FailureClass
 from ...plan.plan import Policy, Tolerance
 from .attempt_outcomes import MAXIMUM_CRASHES, NOTHING, Budgets, Past, Verdict, crashed, unknown_outcome
 from .backup_tasks import Backups
-from .failure_tolerance import FailedRecords
 from .task_sizing import TaskSizes
+
+
+class FailedRecords:
+    """Record counts of the committed partitions, by stage."""
+
+    def __init__(self, tolerated: Mapping[str, Tolerance]) -> None:
+        self._tolerated = tolerated
+        self._entered: Counter[str] = Counter()
+        self._failed: Counter[str] = Counter()
+        self._first: dict[str, str] = {}
+
+    def add(self, outcome: Outcome) -> bool:
+        """Count an outcome. Returns whether it exceeds a limit that is checked at once."""
+        self._first = {**outcome.first_failed, **self._first}
+        for stage, count in outcome.counts.items():
+            self._entered[stage] += count.entered
+            self._failed[stage] += count.failed
+        return any(0 <= tolerance.count < self._failed[stage] for stage, tolerance in self._tolerated.items())
+
+    def problem(self) -> str:
+        """The exceeded limit, percentages included; empty: none."""
+        for stage, tolerance in self._tolerated.items():
+            failed, entered = self._failed[stage], self._entered[stage]
+            first = f"; the first: {self._first[stage]}" if stage in self._first else ""
+            if 0 <= tolerance.count < failed:
+                return f"{stage}: {failed} failed records are more than toleratedFailures: {tolerance.count}{first}"
+            if tolerance.percent >= 0 and failed * 100 > tolerance.percent * entered:
+                share = f"{tolerance.percent:g}%"
+                return f"{stage}: {failed} of {entered} records failed, more than toleratedFailures: {share}{first}"
+        return ""
+
 
 SAME_ERRORS = 10
 """Equal final failures at the start of a segment that stop it."""

@@ -20,8 +20,7 @@ from ...scheduler.instructions import Problem, Summary
 from ..driver_context.run_context import RunContext
 from ..ledger.group_commit import LedgerWriter
 from ..ledger.ledger import Ledger
-from ..ledger.ledger_state import SegmentHistory, lost_partitions, replay
-from ..ledger.segment_account import Account
+from ..ledger.ledger_state import Account, SegmentHistory, lost_partitions, replay
 from ..orders import Orders, Progress
 from ..tasks import outputs
 from ..tasks.dataset_scope import Scope

@@ -3,6 +3,8 @@
 Nested loops share the outermost loop's ledger. Between the segments of a body no wait for the disk is necessary: the
 chain's order puts the input's records first. A lost block takes the loop back to the iteration that made it. Everything
 still committed is found in the ledger and passes at once, so a loop needs no separate code path for repairs.
+
+The work of one activity for a node of the run's own graph: a segment, a task group or a loop.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from treadle.dsl.expressions import ExpressionError, evaluate, parse
 from treadle.dsl.templates import render
 from treadle.executors.program import Outcome
 from treadle.primitives.asyncio_tasks import spawn
-from treadle.primitives.errors import FailureClass
+from treadle.primitives.errors import FailureClass, InternalError, StoreError, TreadleError
 from treadle.primitives.result import is_storable
 
 from ...plan.plan import LoopNode, Node, Segment
@@ -42,15 +44,15 @@ from ...scheduler.scheduler import MAXIMUM_REPAIRS, Scheduler
 from ..blocks.block_gc import Tidier
 from ..driver_context.run_context import RunContext
 from ..ledger.group_commit import LedgerWriter
-from ..ledger.ledger import Closed, Epoch, Iterated, Ledger, Lost, Record
-from ..ledger.ledger_state import SegmentHistory
-from ..ledger.segment_account import Account
+from ..ledger.ledger import Closed, Epoch, Fenced, Iterated, Ledger, Lost, Record
+from ..ledger.ledger_state import Account, SegmentHistory
 from ..orders import Orders, environment
 from ..tasks.dataset_scope import Scope
 from ..tasks.summary import summarise
-from .execute_segment import Desk, assume, prepare, writing
+from .execute_segment import Desk, assume, prepare, run_group, run_segment, writing
 from .failed_segment import BlocksLost, SegmentFailed, Stopped
 from .segment import SegmentRun
+from .wide_segment import Unclosed
 
 
 async def run_loop(run: RunContext, loop: LoopNode, orders: Orders, desk: Desk) -> Summary:
@@ -324,3 +326,23 @@ def _result(loop: LoopNode, iterations: int, scalars: dict[str, Any], data: dict
 
 def _user_error(loop: LoopNode, text: str) -> SegmentFailed:
     return SegmentFailed(Problem(FailureClass.USER_ERROR, f"{loop.id}: {text}", loop.id))
+
+
+async def run_node(
+    run: RunContext, node: Segment | LoopNode, group: int, orders: Orders, desk: Desk
+) -> Summary | Unclosed | None:
+    """Finish the node, or a task group of it (-1: all), or find it finished. None: the group is closed.
+
+    Raises SegmentFailed, BlocksLost, Stopped; Fenced, StoreError, InternalError.
+    """
+    try:
+        if isinstance(node, LoopNode):
+            return await run_loop(run, node, orders, desk)
+        if group < 0:
+            return await run_segment(run, node, orders, desk)
+        await run_group(run, node, group, orders, desk)
+        return None
+    except (Fenced, StoreError, InternalError):
+        raise
+    except TreadleError as error:
+        raise SegmentFailed.by(error, node.id) from error

@@ -24,7 +24,7 @@ from ..driver_context.run_context import RunContext
 from ..driver_context.slot_pool import SlotPool
 from ..ledger.attempt_records import AttemptLog
 from ..ledger.ledger import Committed, Copied, Expected, Failed, Started
-from ..ledger.segment_account import Account
+from ..ledger.ledger_state import Account
 from ..orders import Orders, Progress, environment
 from ..tasks.arguments import program_of
 from ..tasks.dataset_scope import Scope, feed_inputs, slices_of

@@ -19,7 +19,7 @@ from ...plan.plan import Segment
 from ...run_store.run_files import Manifest
 from ...scheduler.instructions import Problem, Summary
 from ...scheduler.task_groups import count_of, partition_of, segment_of
-from ..decisions.failure_tolerance import FailedRecords
+from ..decisions.dispatch import FailedRecords
 from ..driver_context.run_context import RunContext
 from ..ledger.ledger_state import lost_partitions
 from ..tasks import outputs

@@ -10,7 +10,7 @@ import msgspec
 
 from treadle.dsl.triggers import KafkaTrigger
 from treadle.executors.runtime.event_source import pack
-from treadle.orchestrator.run_store.event_copies import copy_name
+from treadle.orchestrator.run_store.child_runs import copy_name
 from treadle.orchestrator.run_store.run_files import RunFiles
 from treadle.primitives import sealing
 from treadle.primitives.events.offset_ranges import runs_of
