@@ -30,7 +30,7 @@ MOST_COMPARED = 200
 
 CODES: Mapping[str, tuple[Severity, str]] = {
     "T001": ("error", "The text is not YAML."),
-    "T002": ("error", "`${{ }}` stands unquoted inside `{ }` or `[ ]`."),
+    "T002": ("error", "`${{ }}` is not quoted inside `{ }` or `[ ]`."),
     "T003": ("error", "A key is given twice."),
     "T004": ("error", "The document is too large, too deep, or expands aliases too often."),
     "T005": ("error", "There is no document, or more than one."),
