@@ -48,7 +48,7 @@ from treadle.dsl.model import Spec
 from treadle.dsl.validation.inputs import resolve_inputs
 from treadle.executors import LocalExecutor
 from treadle.orchestrator.dispatcher.driver_context.run_context import RunContext
-from treadle.orchestrator.dispatcher.orders import Orders
+from treadle.orchestrator.dispatcher.orders import NodeOrder
 from treadle.orchestrator.dispatcher.segments.execute_segment import Desk
 from treadle.orchestrator.dispatcher.tasks.dataset_scope import partition_inputs
 from treadle.orchestrator.plan.plan import LoopNode
@@ -182,10 +182,10 @@ class TimedEngine(Engine):
 
     seconds = 0.0
 
-    async def _execute(self, run: RunContext, node_id: str, group: int, orders: Orders, desk: Desk) -> Event:
+    async def _execute(self, run: RunContext, order: NodeOrder, desk: Desk) -> Event:
         begin = time.perf_counter()
-        event = await super()._execute(run, node_id, group, orders, desk)
-        if isinstance(run.plan.graph.node(node_id), LoopNode):
+        event = await super()._execute(run, order, desk)
+        if isinstance(run.plan.graph.node(order.node), LoopNode):
             self.seconds = time.perf_counter() - begin
         return event
 

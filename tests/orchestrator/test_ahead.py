@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from orchestrator.test_scheduler import diamond, segment
 
 from treadle.orchestrator.plan.plan import BarrierNode, Child, Graph, LoopNode, Node
-from treadle.orchestrator.protocol import messages
 from treadle.orchestrator.protocol.messages import NodeReport
 from treadle.orchestrator.scheduler.instructions import (
     Complete,
@@ -157,7 +156,7 @@ def test_wide_node_follows_and_is_followed_only_while_no_group_runs() -> None:
 def test_a_wide_follower_is_taken_apart() -> None:
     graph = scheduler(segment("a"), segment("b", ("a",)), segment("c", ("b",)))
     graph.start()
-    report = NodeReport(groups=[0, 1], seats=2, size=3, before={"a": messages.pack(Summary())})
+    report = NodeReport(groups=[0, 1], seats=2, size=3, before={"a": Summary()})
     done, grouped, left = events_of(["a", "b", "c"], -1, report)
     assert (done, left) == (NodeDone("a", Summary()), NodeStopped("c"))
     assert grouped == NodeGrouped("b", (0, 1), 2, 3)
@@ -204,7 +203,7 @@ class Activities:
         if ends or self.at[index] == len(names):
             del self.open[index], self.at[index]
             before = [name for name in names if name in self.ran][:-1]
-            summary = messages.pack(Summary())
+            summary = Summary()
             for event in events_of(names, -1, NodeReport(summary, before=dict.fromkeys(before, summary))):
                 self.obey(self.scheduler.handle(event))
 

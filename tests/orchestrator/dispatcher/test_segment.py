@@ -21,7 +21,7 @@ from treadle.executors.interface import Executor
 from treadle.executors.program import Outcome, Report, Task
 from treadle.orchestrator.dispatcher.ledger.ledger import Expected, Ledger
 from treadle.orchestrator.dispatcher.ledger.ledger_state import Account, SegmentHistory
-from treadle.orchestrator.dispatcher.orders import Orders
+from treadle.orchestrator.dispatcher.orders import NodeOrder
 from treadle.orchestrator.dispatcher.segments.execute_segment import Desk, prepare, writing
 from treadle.orchestrator.dispatcher.segments.failed_segment import Stopped
 from treadle.orchestrator.plan.plan import Segment
@@ -288,7 +288,7 @@ def test_a_segment_that_cannot_begin_keeps_no_slot_from_others(breaking: Breakin
         ledger = Ledger(CrashingStore(run.store, 2, after=False), known.files.segment("only"), known.files.key)
         async with writing(ledger) as (writer, _):
             account = Account("only", writer, SegmentHistory(expected=8))
-            begun = await prepare(known, segment, known.scope, Orders(), account)
+            begun = await prepare(known, segment, known.scope, NodeOrder(known.id, segment.id), account)
             writer.append(Expected("only", 8, 0.0))
             with pytest.raises(StoreError):
                 await writer.synced()

@@ -15,7 +15,7 @@ from orchestrator.conftest import Breaking
 from orchestrator.dispatcher.test_loop import loop
 from orchestrator.record_histories import mapped, spec
 
-from treadle.orchestrator.dispatcher.orders import Orders
+from treadle.orchestrator.dispatcher.orders import NodeOrder
 from treadle.orchestrator.dispatcher.segments.execute_segment import Desk, run_segment
 from treadle.orchestrator.plan.plan import Segment
 from treadle.orchestrator.run_store.run_files import Manifest, RunFiles
@@ -76,7 +76,9 @@ def test_loop_reads_blocks_recomputed_by_another_driver_at_once(breaking: Breaki
     there = other.site.open(run.run)
     start = there.plan.graph.node("start")
     assert isinstance(start, Segment)
-    run.harness.wait(run_segment(there, start, Orders(repair=tuple(block.name for block in lost)), Desk()))
+    run.harness.wait(
+        run_segment(there, start, NodeOrder(run.run, start.id, repair=tuple(block.name for block in lost)), Desk())
+    )
     for node in ("turns", "end"):
         run.store.delete_prefix(f"runs/{run.run}/segments/{node}")
     assert values(run.harness.result(mine, run.run), "end") == wanted

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from eventually import eventually_async
 from orchestrator.record_histories import TESTS, mapped, spec
@@ -21,7 +22,7 @@ from treadle.executors.program import Keep
 from treadle.orchestrator.dispatcher.segments.execute_segment import Desk
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.plan.plan import Graph, ItemsFeed, Policy, Segment
-from treadle.orchestrator.protocol.messages import PAYLOAD, NodeReport, pack
+from treadle.orchestrator.protocol.messages import PAYLOAD, NodeReport
 from treadle.orchestrator.protocol.payload_limits import after, bounded, check_graph, is_small
 from treadle.orchestrator.scheduler.instructions import Summary
 from treadle.orchestrator.scheduler.scheduler import Scheduler
@@ -133,20 +134,26 @@ def test_a_graph_that_temporal_would_not_take_is_refused() -> None:
 
 
 def test_a_report_that_temporal_would_not_take_is_a_problem() -> None:
-    small = NodeReport(summary=pack(Summary(state={"n": 1})))
+    small = NodeReport(summary=Summary(state={"n": 1}))
     assert bounded(small, "loop") == small
-    large = bounded(NodeReport(summary=pack(Summary(state={"text": "x" * PAYLOAD}))), "loop")
-    assert not large.summary
-    assert "keep large values in data" in large.problem
+    large = bounded(NodeReport(summary=Summary(state={"text": "x" * PAYLOAD})), "loop")
+    assert large.summary is None
+    assert large.problem is not None
+    assert "keep large values in data" in large.problem.message
 
 
 @pytest.mark.parametrize("character", ["a", '"', "\u4e2d", "\U0001f600"], ids=["plain", "quoted", "wide", "wider"])
 def test_summaries_of_earlier_nodes_leave_room_for_the_last_report(character: str) -> None:
     """A character of a summary takes up to twelve bytes of a payload."""
-    most = (PAYLOAD // 32 - 2) // (len(json.dumps(character)) - 2)
-    small, large = NodeReport(summary=character * most), NodeReport(summary="a" * (PAYLOAD - 1000))
+
+    def summary(text: str) -> Summary:
+        return Summary(state={"text": text})
+
+    bare = len(json.dumps(msgspec.to_builtins(summary(""))))
+    most = (PAYLOAD // 32 - bare) // (len(json.dumps(character)) - 2)
+    small, large = NodeReport(summary=summary(character * most)), NodeReport(summary=summary("a" * (PAYLOAD - 1000)))
     assert is_small(small, 16)
-    assert not is_small(NodeReport(summary=character * (most + 1)), 16)
-    before = {f"n{number}": small.summary for number in range(15)}
+    assert not is_small(NodeReport(summary=summary(character * (most + 1))), 16)
+    before = {f"n{number}": summary(character * most) for number in range(15)}
     assert after(before, small).summary == small.summary
     assert after(before, bounded(large, "n")) == NodeReport(stopped=True, before=before)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from treadle.client.client import Runs
     from treadle.client.run_views import RunView
     from treadle.client.submission import Prepared
+    from treadle.orchestrator.dispatcher.orders import Assumption
 
     from .view.progress import StageView
 
@@ -86,7 +87,7 @@ def resume(
 
 
 async def _resume(
-    env: Environment, runs: Runs, run: str, assume: str, how: Watching | None, only: Sequence[str] = ()
+    env: Environment, runs: Runs, run: str, assume: Assumption, how: Watching | None, only: Sequence[str] = ()
 ) -> Exit:
     view = await runs.view(run)  # read before a driver exists, which may finish the run at once
     if view.state == "succeeded":

@@ -26,6 +26,7 @@ from temporalio.common import (
 from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from treadle.orchestrator.dispatcher.orders import Assumption
 from treadle.orchestrator.environment.connection_errors import Unreachable
 from treadle.orchestrator.protocol import messages
 from treadle.orchestrator.protocol.driver_count import drivers
@@ -64,14 +65,10 @@ class Runs:
     """The runs of one environment."""
 
     def __init__(self, client: Client, store: Store, key: bytes, queue: str) -> None:
-        self._client, self._store, self._key, self._queue = client, store, key, queue
-
-    @property
-    def store(self) -> Store:
-        return self._store
+        self._client, self.store, self._key, self._queue = client, store, key, queue
 
     def files(self, run: str) -> RunFiles:
-        return RunFiles(self._store, run, sealing.run_key(self._key, run))
+        return RunFiles(self.store, run, sealing.run_key(self._key, run))
 
     # -- starting
 
@@ -124,7 +121,7 @@ class Runs:
             await self._end(run)
             remains = True
         if remains:
-            await asyncio.to_thread(remove, self._store, run)
+            await asyncio.to_thread(remove, self.store, run)
         await asyncio.to_thread(_write, files, prepared)
         return True
 
@@ -165,7 +162,7 @@ class Runs:
                 static_summary=submission.spec["name"],
             )
 
-    async def resume(self, run: str, *, assume: str = "", only: Sequence[str] = (), queue: str = "") -> bool:
+    async def resume(self, run: str, *, assume: Assumption = "", only: Sequence[str] = (), queue: str = "") -> bool:
         """Resume a run that failed, was cancelled or timed out: same id, next resumption; optionally with some nodes
         only.
 

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -17,7 +17,7 @@ from treadle.executors.interface import Executor
 from treadle.orchestrator.dispatcher.blocks.host_blocks import Hosts
 from treadle.orchestrator.dispatcher.driver_context.run_context import DriverContext, RunContext
 from treadle.orchestrator.dispatcher.driver_context.slot_pool import Pools
-from treadle.orchestrator.dispatcher.orders import Orders
+from treadle.orchestrator.dispatcher.orders import Assumption, NodeOrder, order_of
 from treadle.orchestrator.dispatcher.segments.execute_segment import Desk
 from treadle.orchestrator.dispatcher.segments.failed_segment import BlocksLost, SegmentFailed
 from treadle.orchestrator.dispatcher.segments.loop import drive, run_node
@@ -117,7 +117,7 @@ class Engine:
         run_id: str,
         resumption: int = 1,
         desk: Desk | None = None,
-        assume: Literal["", "done", "retry"] = "",
+        assume: Assumption = "",
     ) -> EngineResult:
         """Execute a submitted run, or resume it. Raises EngineFailure; Stopped once `desk` was drained."""
         run = self.site.open(run_id)
@@ -126,8 +126,7 @@ class Engine:
         scheduler = Scheduler(run.plan.graph, run.env, await asyncio.to_thread(take_over, run))
 
         async def execute(instruction: RunNode) -> Event:
-            orders = Orders(instruction.bindings, instruction.repair, instruction.limit, resumption, assume)
-            return await self._execute(run, instruction.node, instruction.group, orders, desk or Desk())
+            return await self._execute(run, order_of(run_id, instruction, resumption, assume), desk or Desk())
 
         try:
             await drive(scheduler, execute)
@@ -137,29 +136,29 @@ class Engine:
         finally:
             run.blocks.close()
 
-    async def _execute(self, run: RunContext, node_id: str, group: int, orders: Orders, desk: Desk) -> Event:
-        node = run.plan.graph.node(node_id)
+    async def _execute(self, run: RunContext, order: NodeOrder, desk: Desk) -> Event:
+        node, group = run.plan.graph.node(order.node), order.group
         if isinstance(node, Child):
-            return await self._child(run, node, orders)
-        assert isinstance(node, Segment | LoopNode), "nothing else is run"
+            return await self._child(run, node, order)
         try:
-            result = await run_node(run, node, group, orders, desk)
+            result = await run_node(run, order, desk)
             if result is None:
                 return GroupDone(node.id, group)
             if isinstance(result, Unclosed):
                 return NodeGrouped(node.id, result.groups, GROUPS_AT_ONCE, result.size)
-            await asyncio.to_thread(keep, run, node)
+            if isinstance(node, Segment | LoopNode):
+                await asyncio.to_thread(keep, run, node)
             return NodeDone(node.id, result)
         except SegmentFailed as failed:
             return NodeFailed(node.id, failed.problem, group)
         except BlocksLost as lost:
             return NodeLost(node.id, lost.blocks, group)
 
-    async def _child(self, parent: RunContext, node: Child, orders: Orders) -> Event:
+    async def _child(self, parent: RunContext, node: Child, order: NodeOrder) -> Event:
         """Execute the child as a run of its own, planned now."""
         started = parent.plan.started
         try:
-            wanted = child_submission(parent.submission, started, parent.files.child(node.id), orders.bindings)
+            wanted = child_submission(parent.submission, started, parent.files.child(node.id), order.bindings)
             files = self.site.files(wanted.run)
             kept = keep_child(parent.files, files, wanted)
             about = {"id": kept.run, "startTime": started}
@@ -168,7 +167,7 @@ class Engine:
         except UsageError as error:
             return NodeFailed(node.id, Problem(str(FailureClass.USER_ERROR), str(error), node.id))
         try:
-            made = await self.run(kept.run, orders.resumption, assume=orders.assume)
+            made = await self.run(kept.run, order.resumption, assume=order.assume)
         except EngineFailure as failed:
             return NodeFailed(node.id, failed.problem)
         return NodeDone(node.id, Summary(outputs=made.outputs))

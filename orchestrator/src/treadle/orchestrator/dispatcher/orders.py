@@ -1,4 +1,4 @@
-"""The orders and the progress of an activity: plain values, importable without the rest of the dispatcher."""
+"""The order and the progress of an activity: plain values, importable without the rest of the dispatcher."""
 
 from __future__ import annotations
 
@@ -7,17 +7,47 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from ..scheduler.instructions import RunNode
 
-class Orders(Struct, frozen=True):
-    """The workflow's orders for an activity, besides the node."""
+Assumption = Literal["", "done", "retry"]
+"""The user's decision about attempts with an unknown outcome. Empty: there is none."""
 
+
+class Ticket(Struct, frozen=True):
+    """The identity of a request to an activity. The answer repeats it; answers to other requests are ignored."""
+
+    execution: str = ""
+    """Temporal's run id."""
+    number: int = 0
+
+
+class NodeOrder(Struct, frozen=True, omit_defaults=True):
+    """The workflow's order to run a node, or one of its task groups."""
+
+    run: str
+    node: str
     bindings: dict[str, Any] = {}
+    """The run-time values that the node's expressions need (see `RunNode`)."""
     repair: tuple[str, ...] = ()
+    """Blocks to make again."""
     limit: int = 0
+    """Maximum of tasks at once. 0: no limit."""
+    group: int = -1
+    """The task group of the node. -1: the node itself."""
     resumption: int = 1
-    assume: Literal["", "done", "retry"] = ""
+    assume: Assumption = ""
     since: float = 0.0
-    """For a task group: the start of its node's first group, in seconds since the epoch."""
+    """For a group: the start of its node's first group, in seconds since the epoch."""
+    passed: tuple[str, ...] = ()
+    """Barriers passed since the last order, if lifecycle events are on."""
+    then: tuple[NodeOrder, ...] = ()
+    """Orders for following nodes, to run in the same activity while they end soon."""
+    ticket: Ticket = Ticket()
+
+
+def order_of(run: str, step: RunNode, resumption: int = 1, assume: Assumption = "") -> NodeOrder:
+    """The order that carries out a step of the scheduler, without the steps that follow it."""
+    return NodeOrder(run, step.node, step.bindings, step.repair, step.limit, step.group, resumption, assume)
 
 
 def environment(sealed: Mapping[str, Any], bindings: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,12 +19,11 @@ from treadle.primitives.errors import TreadleError
 from treadle.primitives.events import Event
 
 from ..dispatcher.driver_context.run_context import DriverContext, RunContext
-from ..dispatcher.orders import Orders
+from ..dispatcher.orders import NodeOrder
 from ..plan.plan import Graph
-from ..protocol import messages
-from ..protocol.messages import Ending, NodeOrder, NodeReport, RunStart
+from ..protocol.messages import Ending, NodeReport, RunStart
 from ..run_store.run_files import Submission
-from ..scheduler.instructions import Problem, Summary
+from ..scheduler.instructions import Problem
 from .delivery import Announcer, settle, untold_of
 from .events import About, ended, failure, run_news, stage_done, stage_news
 
@@ -78,9 +77,8 @@ class Telling:
         """Emit the end of the run, and send again the events that were given up before."""
         run = await self._run(ending.run)
         about = self._about(run, ending.resumption)
-        problem = messages.unpack(ending.problem, Problem) if ending.problem else None
         outputs = ending.outputs if ending.state == "completed" else None
-        more = ended(outputs, tuple(ending.skipped), problem)
+        more = ended(outputs, tuple(ending.skipped), ending.problem)
         news = [*self._points(run, about, ending.passed), run_news(about, ending.state, time.time(), **more)]
         kept = [one.event for one in await asyncio.to_thread(untold_of, run.files)]
         await self._tell(run.id, [*kept, *news], kept)
@@ -111,7 +109,7 @@ class Telling:
     @_harmless
     async def _node_begins(self, order: NodeOrder) -> None:
         run = await self._run(order.run)
-        about = self._about(run, messages.unpack(order.orders, Orders).resumption)
+        about = self._about(run, order.resumption)
         stages = begun_with(run.plan.graph, order.node) if order.group < 0 else ()
         begun = [stage_news(about, "started", stage, time.time()) for stage in stages]
         await self._tell(run.id, [*self._points(run, about, order.passed), *begun])
@@ -119,18 +117,18 @@ class Telling:
     @_harmless
     async def _node_ends(self, order: NodeOrder, report: NodeReport) -> None:
         run = await self._run(order.run)
-        about = self._about(run, messages.unpack(order.orders, Orders).resumption)
+        about = self._about(run, order.resumption)
         await self._tell(run.id, self._ends(run, about, order.node, report))
 
     def _ends(self, run: RunContext, about: About, node: str, report: NodeReport) -> list[Event]:
         """The events at the end of a node: none if it was stopped or lost its input."""
         stages = run.plan.graph.node(node).stages
-        if report.summary:
-            summary, over = messages.unpack(report.summary, Summary), ended_with(run.plan.graph, node)
+        if (summary := report.summary) is not None:
+            over = ended_with(run.plan.graph, node)
             done = ((stage, stage_done(stage, summary, stage == stages[-1])) for stage in over)
             return [stage_news(about, "completed", stage, time.time(), **more) for stage, more in done]
-        if report.problem:
-            why = failure(messages.unpack(report.problem, Problem))
+        if report.problem is not None:
+            why = failure(report.problem)
             return [stage_news(about, "failed", stage, time.time(), failure=why) for stage in stages]
         return []
 

@@ -10,6 +10,7 @@ codec itself must not raise: Temporal would then repeat the workflow task for ev
 
 from __future__ import annotations
 
+import json
 import re
 import secrets
 from collections.abc import Sequence
@@ -17,17 +18,19 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Self, TypeVar
 
+import msgspec
 from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import Failure
 from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import WorkflowExecution
 from temporalio.converter import (
     ActivitySerializationContext,
+    BinaryNullPayloadConverter,
     CompositePayloadConverter,
     DataConverter,
     DefaultFailureConverter,
-    DefaultPayloadConverter,
     EncodingPayloadConverter,
+    JSONPlainPayloadConverter,
     PayloadCodec,
     PayloadConverter,
     SerializationContext,
@@ -37,6 +40,7 @@ from temporalio.converter import (
 from temporalio.exceptions import ApplicationError
 
 from treadle.primitives import sealing
+from treadle.primitives.encoding.decoding import known
 from treadle.primitives.errors import FailureClass
 
 ENCODING = b"binary/treadle-1"
@@ -179,11 +183,23 @@ class _RefusedConverter(EncodingPayloadConverter):
         return refused(reason)
 
 
+class _StructConverter(JSONPlainPayloadConverter):
+    """JSON, as the SDK writes it, of msgspec structs too."""
+
+    def to_payload(self, value: Any) -> Payload | None:
+        return super().to_payload(msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else value)
+
+    def from_payload(self, payload: Payload, type_hint: type[T] | None = None) -> Any:
+        if not isinstance(type_hint, type) or not issubclass(type_hint, msgspec.Struct):
+            return super().from_payload(payload, type_hint)
+        return msgspec.convert(json.loads(payload.data), known(type_hint))
+
+
 class MessageConverter(CompositePayloadConverter):
-    """The SDK's JSON converters, and the converter of refusals."""
+    """The SDK's converters, with those of structs and of refusals."""
 
     def __init__(self) -> None:
-        super().__init__(_RefusedConverter(), *DefaultPayloadConverter.default_encoding_payload_converters)
+        super().__init__(_RefusedConverter(), BinaryNullPayloadConverter(), _StructConverter())
 
 
 class SealedFailures(DefaultFailureConverter):

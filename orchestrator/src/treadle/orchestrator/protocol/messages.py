@@ -1,21 +1,20 @@
 """The messages that pass through Temporal: small JSON documents that hold references only.
 
-Typed structs travel as their JSON text, so that msgspec alone encodes them. Temporal sees plain dataclasses.
+They are msgspec structs, which the payload converter writes as JSON (`encryption.MessageConverter`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
+from msgspec import Struct
 from temporalio.common import SearchAttributeKey
 
 from treadle.executors.program import Keep
-from treadle.primitives.encoding.decoding import known
 from treadle.primitives.errors import FailureClass
 
-from ..dispatcher.orders import Orders
+from ..dispatcher.orders import Assumption, Ticket
 from ..plan.plan import Child, Graph, ItemsFeed, LoopNode, Node, Policy, Segment
 from ..scheduler.instructions import Problem, Summary
 
@@ -37,33 +36,29 @@ TRIGGER = SearchAttributeKey.for_keyword("TreadleTrigger")
 LEFT = "not asked for"
 """The failure of a run that was resumed with only some of its nodes, once these are done."""
 
-T = TypeVar("T")
 
-
-@dataclass
-class RunStart:
+class RunStart(Struct, frozen=True, omit_defaults=True):
     """Input of the workflow."""
 
     run: str
     digest: str
     """SHA-256 of the submission in the store. A child run has its parent's."""
     resumption: int = 1
-    assume: str = ""
+    assume: Assumption = ""
     paused: bool = False
-    limits: dict[str, int] = field(default_factory=dict)
+    limits: dict[str, int] = {}
     """Limits that users set while the run went on. Carried over when the history is cut."""
-    since: dict[str, float] = field(default_factory=dict)
+    since: dict[str, float] = {}
     """Wide node -> the start of its first group. Carried over in the same way."""
-    only: list[str] = field(default_factory=list)
+    only: list[str] = []
     """The nodes to resume. Nodes that need more wait for another resumption. Empty: all nodes."""
-    bindings: dict[str, Any] = field(default_factory=dict)
+    bindings: dict[str, Any] = {}
     """For a child run: the values of its parent's stages that its inputs mention."""
     steered: int = 0
     """For a child run: the number of the last ParentSteering. Carried over when the history is cut."""
 
 
-@dataclass
-class Steering:
+class Steering(Struct, frozen=True):
     """A request to change a running run. It is bound to one execution, so that it takes effect once."""
 
     action: Literal["pause", "unpause", "limit"]
@@ -75,8 +70,7 @@ class Steering:
     concurrency: int = 0
 
 
-@dataclass
-class ParentSteering:
+class ParentSteering(Struct, frozen=True):
     """A parent run's message to its child."""
 
     action: Literal["pause", "unpause"]
@@ -85,79 +79,51 @@ class ParentSteering:
     """Counts up, so a repeated message changes nothing."""
 
 
-@dataclass
-class Ticket:
-    """The identity of a request to an activity. The answer repeats it; answers to other requests are ignored."""
-
-    execution: str = ""
-    """Temporal's run id."""
-    number: int = 0
-
-
-@dataclass
-class Opened:
+class Opened(Struct, omit_defaults=True):
     """The workflow's data for scheduling: the graph without its data plane."""
 
-    graph: str
+    graph: Graph
     env: dict[str, Any]
     outputs: dict[str, Any]
-    done: dict[str, str]
-    """Node -> Summary, for nodes found closed."""
+    done: dict[str, Summary]
+    """Nodes found closed."""
     tells: bool = False
     """True: the driver emits lifecycle events."""
-    groups: dict[str, list[int]] = field(default_factory=dict)
+    groups: dict[str, list[int]] = {}
     """Wide node -> its open task groups, if the plan knows their number."""
     seats: int = 0
     """Groups that drivers can take at once."""
     digest: str = ""
     """SHA-256 of the submission."""
-    left: list[str] = field(default_factory=list)
+    left: list[str] = []
     """Nodes that are left for another resumption and are not in the graph."""
-    runs: dict[str, str] = field(default_factory=dict)
+    runs: dict[str, str] = {}
     """Node -> its child run."""
     ahead: int = 0
     """Maximum of further nodes in one activity."""
-    ticket: Ticket = field(default_factory=Ticket)
+    ticket: Ticket = Ticket()
 
 
-@dataclass
-class NodeOrder:
-    run: str
-    node: str
-    orders: str
-    passed: list[str] = field(default_factory=list)
-    """Barriers passed since the last order, if lifecycle events are on."""
-    group: int = -1
-    """The task group of the node. -1: the node itself."""
-    since: float = 0.0
-    """For a group: the start of its node's first group, in seconds since the epoch."""
-    then: list[NodeOrder] = field(default_factory=list)
-    """Orders for following nodes, to run in the same activity while they end soon."""
-    ticket: Ticket = field(default_factory=Ticket)
-
-
-@dataclass
-class Ending:
+class Ending(Struct, frozen=True, omit_defaults=True):
     """The end of a run, for its publication."""
 
     run: str
     resumption: int
     state: Literal["completed", "failed", "cancelled"]
-    outputs: dict[str, Any] = field(default_factory=dict)
-    skipped: list[str] = field(default_factory=list)
-    problem: str = ""
-    passed: list[str] = field(default_factory=list)
+    outputs: dict[str, Any] = {}
+    skipped: list[str] = []
+    problem: Problem | None = None
+    passed: list[str] = []
 
 
-@dataclass
-class NodeReport:
+class NodeReport(Struct, omit_defaults=True):
     """The end of a node's activity. Exactly one of the results is set; `before` may be set besides."""
 
-    summary: str = ""
-    problem: str = ""
-    lost: list[str] = field(default_factory=list)
+    summary: Summary | None = None
+    problem: Problem | None = None
+    lost: list[str] = []
     stopped: bool = False
-    groups: list[int] = field(default_factory=list)
+    groups: list[int] = []
     """The open task groups of a wide node."""
     closed: bool = False
     """True: the task group is closed."""
@@ -165,18 +131,17 @@ class NodeReport:
     """With `groups` or `closed`: groups that drivers can take at once."""
     size: int = 0
     """With `groups`: partitions in a group."""
-    before: dict[str, str] = field(default_factory=dict)
-    """Node -> Summary, for nodes that were done earlier in the activity."""
-    ticket: Ticket = field(default_factory=Ticket)
+    before: dict[str, Summary] = {}
+    """Nodes that were done earlier in the activity."""
+    ticket: Ticket = Ticket()
 
     @classmethod
     def refused(cls, reason: str) -> NodeReport:
         """The replacement for a report that treadle did not write."""
-        return cls(problem=pack(forged(reason)))
+        return cls(problem=forged(reason))
 
 
-@dataclass
-class Received:
+class Received(Struct, frozen=True):
     """The answer of the activity that publishes a run's end."""
 
     @classmethod
@@ -188,14 +153,6 @@ def forged(reason: str) -> Problem:
     """The failure of a node whose report treadle did not write."""
     text = f"refused a message that came through Temporal: {reason}. Nothing of it was used; resume the run"
     return Problem(str(FailureClass.FORGED), text)
-
-
-def pack(value: Summary | Problem | Orders | Graph) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def unpack(text: str, kind: type[T]) -> T:
-    return msgspec.json.decode(text, type=known(kind))
 
 
 def slim(graph: Graph) -> Graph:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
+
+import msgspec
+from msgspec.structs import replace
 
 from treadle.primitives.errors import FailureClass, UsageError
 
 from ..plan.plan import Graph
-from ..scheduler.instructions import Problem
+from ..scheduler.instructions import Problem, Summary
 from . import messages
 from .messages import PAYLOAD, NodeReport, Opened
 
@@ -18,7 +20,7 @@ _FEWER = "Put stages into workflows of their own (`type: workflow`), or into a l
 
 def check_graph(graph: Graph) -> None:
     """Raises UsageError for a workflow with too many stages."""
-    size = len(json.dumps(messages.pack(messages.slim(graph))))  # as a text within a document
+    size = _size(messages.slim(graph))
     if size > PAYLOAD:
         text = f"the workflow is too large: what Temporal must know of its {len(graph.nodes):,} parts is {size:,} bytes"
         raise UsageError(f"{text}, and {PAYLOAD:,} are allowed", _FEWER)
@@ -38,23 +40,22 @@ def bounded(report: NodeReport, node: str) -> NodeReport:
     if (size := _size(report)) <= PAYLOAD:
         return report
     text = f"{node}: its state or outputs have {size:,} bytes, and {PAYLOAD:,} are allowed; keep large values in data"
-    return NodeReport(problem=messages.pack(Problem(str(FailureClass.USER_ERROR), text, node)))
+    return NodeReport(problem=Problem(str(FailureClass.USER_ERROR), text, node))
 
 
 def is_small(report: NodeReport, share: int) -> bool:
     """Returns whether a node is done, and `share` summaries like this one leave half of a payload for the next
     nodes."""
-    return bool(report.summary) and len(json.dumps(report.summary)) <= PAYLOAD // (2 * share)  # text in a document
+    return report.summary is not None and _size(report.summary) <= PAYLOAD // (2 * share)
 
 
-def after(before: Mapping[str, str], report: NodeReport) -> NodeReport:
+def after(before: Mapping[str, Summary], report: NodeReport) -> NodeReport:
     """The report with the summaries of earlier nodes. If it does not fit, the node is dropped, and is found done next
     time."""
     whole = replace(report, before=dict(before))
     return whole if not before or _size(whole) <= PAYLOAD else NodeReport(stopped=True, before=dict(before))
 
 
-def _size(value: Opened | NodeReport) -> int:
-    from temporalio.converter import DataConverter
-
-    return sum(payload.ByteSize() for payload in DataConverter.default.payload_converter.to_payloads([value]))
+def _size(value: Opened | NodeReport | Graph | Summary) -> int:
+    """Bytes of the JSON that the payload converter writes."""
+    return len(json.dumps(msgspec.to_builtins(value)))

@@ -26,7 +26,7 @@ from treadle.primitives.stores.request_counts import counted_for
 from ..dispatcher.blocks.lost_blocks import condense, expand
 from ..dispatcher.driver_context.run_context import DriverContext, RunContext
 from ..dispatcher.ledger.ledger import Fenced
-from ..dispatcher.orders import Orders
+from ..dispatcher.orders import NodeOrder, Ticket
 from ..dispatcher.segments.execute_segment import Desk
 from ..dispatcher.segments.failed_segment import BlocksLost, SegmentFailed, kind_of
 from ..dispatcher.segments.loop import run_node
@@ -39,7 +39,7 @@ from ..planner import RunLocation as PlanSite
 from ..planner import make_plan
 from ..protocol import messages, payload_limits
 from ..protocol.encryption import RefusedMessage
-from ..protocol.messages import Ending, NodeOrder, NodeReport, Opened, Received, RunStart, Ticket
+from ..protocol.messages import Ending, NodeReport, Opened, Received, RunStart
 from ..reuse.cache_lookup import keep, take_over
 from ..reuse.stage_rerun import narrowed
 from ..run_store.child_runs import child_submission, keep_child
@@ -110,13 +110,14 @@ class Activities:
         """
         if order.ticket.execution != activity.info().workflow_run_id:
             raise RefusedMessage("the order was made for another execution")
-        before, desk = dict[str, str](), Desk()
+        before, desk = dict[str, Summary](), Desk()
         orders = (order, *order.then)
         with self._busy():
             async with _heartbeats(lambda: (desk.node, msgspec.to_builtins(desk.progress()), desk.iteration)):
                 for one in orders:
                     report = await self._run_node(one, desk)
-                    if one is orders[-1] or not payload_limits.is_small(report, AHEAD) or activity.is_cancelled():
+                    small = payload_limits.is_small(report, AHEAD)
+                    if one is orders[-1] or report.summary is None or not small or activity.is_cancelled():
                         break
                     before[one.node] = report.summary
                 await asyncio.to_thread(self._keep_requests, order.run)
@@ -164,10 +165,9 @@ class Activities:
         run = self._site.open(start.run, activity.info().workflow_run_id)
         stages = [node.id for node in run.plan.graph.nodes if isinstance(node, Child)]
         runs = {stage: ids[-1] for stage, ids in files.children(stages).items()}
-        closed = take_over(run) | _ended(self._site, runs)
-        done = {node: messages.pack(summary) for node, summary in closed.items()}
+        done = take_over(run) | _ended(self._site, runs)
         wanted, left = narrowed(run.plan.graph, start.only, done)
-        graph = messages.pack(messages.slim(wanted))
+        graph = messages.slim(wanted)
         groups = {node: groups for node, groups in _unclosed_groups(run, done).items() if node not in left}
         env, outputs, tells = _needed_env(run), run.plan.outputs, self._telling.on
         opened = Opened(graph, env, outputs, done, tells, groups, digest=digest(submission), left=left, runs=runs)
@@ -205,7 +205,7 @@ class Activities:
         try:
             return _report_of(await asyncio.shield(work))
         except SegmentFailed as failed:
-            return NodeReport(problem=messages.pack(failed.problem))
+            return NodeReport(problem=failed.problem)
         except BlocksLost as lost:
             return NodeReport(lost=list(lost.blocks))
         except asyncio.CancelledError:
@@ -214,29 +214,26 @@ class Activities:
             kind = str(kind_of(error))
             if isinstance(error, StoreError) and error.retryable:  # without causes: the server would not store them all
                 raise ApplicationError(str(error), type=kind) from None
-            return NodeReport(problem=messages.pack(Problem(kind, str(error), order.node)))
+            return NodeReport(problem=Problem(kind, str(error), order.node))
         except Fenced:
             raise
         except Exception as defect:  # noqa: BLE001  # a defect must end the run with a class, not retry for ever
             _log.exception("node %s of run %s", order.node, order.run)
-            return NodeReport(problem=messages.pack(_defect(defect, order.node)))
+            return NodeReport(problem=_defect(defect, order.node))
 
     async def _work(self, order: NodeOrder, desk: Desk) -> Summary | Unclosed | None:
         """Do the work of an order. None: the task group is closed."""
         run = await asyncio.to_thread(self._site.open, order.run, activity.info().workflow_run_id)
-        orders = messages.unpack(order.orders, Orders)
-        repair = await asyncio.to_thread(expand, run.files, orders.repair)
-        orders = msgspec.structs.replace(orders, repair=repair, since=order.since)
+        repair = await asyncio.to_thread(expand, run.files, order.repair)
         try:
-            return await self._node(run, order, orders, desk)
+            return await self._node(run, msgspec.structs.replace(order, repair=repair), desk)
         except BlocksLost as lost:
             raise BlocksLost(await asyncio.to_thread(condense, run.files, run.plan.graph, lost.blocks)) from None
 
-    async def _node(self, run: RunContext, order: NodeOrder, orders: Orders, desk: Desk) -> Summary | Unclosed | None:
+    async def _node(self, run: RunContext, order: NodeOrder, desk: Desk) -> Summary | Unclosed | None:
+        result = await run_node(run, order, desk)
         node = run.plan.graph.node(order.node)
-        assert isinstance(node, Segment | LoopNode), "nothing else has an activity"
-        result = await run_node(run, node, order.group, orders, desk)
-        if isinstance(result, Summary):
+        if isinstance(result, Summary) and isinstance(node, Segment | LoopNode):
             await asyncio.to_thread(keep, run, node)
         return result
 
@@ -298,7 +295,7 @@ def _report_of(result: Summary | Unclosed | None) -> NodeReport:
         return NodeReport(closed=True)
     if isinstance(result, Unclosed):
         return NodeReport(groups=list(result.groups), size=result.size)
-    return NodeReport(summary=messages.pack(result))
+    return NodeReport(summary=result)
 
 
 def _needed_env(run: RunContext) -> dict[str, Any]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from temporalio.exceptions import ActivityError, ApplicationError
 
-from ..protocol import messages
-from ..protocol.messages import NodeOrder, NodeReport, Ticket
+from ..dispatcher.orders import NodeOrder, Ticket
+from ..protocol.messages import NodeReport
 from ..scheduler.instructions import (
     Event,
     GroupDone,
@@ -15,28 +15,27 @@ from ..scheduler.instructions import (
     NodeLost,
     NodeStopped,
     Problem,
-    Summary,
 )
 
 
 def answer_to(order: NodeOrder, report: NodeReport) -> NodeReport:
     """The report if it answers this order. A report for another order counts as forged."""
-    refused = bool(report.problem) and report.ticket == Ticket()
+    refused = report.problem is not None and report.ticket == Ticket()
     return report if refused or report.ticket == order.ticket else NodeReport.refused("it answers another request")
 
 
 def events_of(nodes: list[str], group: int, report: NodeReport) -> list[Event]:
     """The events of an activity's nodes: the finished ones, the reported one, and those not begun."""
-    done = [NodeDone(node, messages.unpack(report.before[node], Summary)) for node in nodes if node in report.before]
+    done = [NodeDone(node, report.before[node]) for node in nodes if node in report.before]
     last, *left = nodes[len(done) :]
     return [*done, _event(last, group, report), *map(NodeStopped, reversed(left))]
 
 
 def _event(node: str, group: int, report: NodeReport) -> Event:
-    if report.summary:
-        return NodeDone(node, messages.unpack(report.summary, Summary))
-    if report.problem:
-        return NodeFailed(node, messages.unpack(report.problem, Problem), group)
+    if report.summary is not None:
+        return NodeDone(node, report.summary)
+    if report.problem is not None:
+        return NodeFailed(node, report.problem, group)
     if report.lost:
         return NodeLost(node, tuple(report.lost), group)
     if report.groups:

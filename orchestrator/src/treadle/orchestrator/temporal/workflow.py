@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import json
 import sys
 from collections.abc import Iterator
@@ -21,24 +20,23 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError,
 
 with workflow.unsafe.imports_passed_through():
     import msgspec
+    from msgspec.structs import replace
 
     from treadle.dsl.expressions import ExpressionError
     from treadle.dsl.templates import render
     from treadle.primitives.run_paths import parent_run
 
-    from ..dispatcher.orders import Orders
-    from ..plan.plan import BarrierNode, Child, Graph
+    from ..dispatcher.orders import NodeOrder, Ticket, order_of
+    from ..plan.plan import BarrierNode, Child
     from ..protocol import messages
     from ..protocol.messages import (
         Ending,
-        NodeOrder,
         NodeReport,
         Opened,
         ParentSteering,
         Received,
         RunStart,
         Steering,
-        Ticket,
     )
     from ..scheduler.instructions import (
         Complete,
@@ -54,7 +52,6 @@ with workflow.unsafe.imports_passed_through():
         Rest,
         RunNode,
         Stop,
-        Summary,
         Unpause,
     )
     from ..scheduler.scheduler import Scheduler
@@ -112,16 +109,15 @@ class RunWorkflow:
 
     async def _run(self, start: RunStart) -> dict[str, Any]:
         opened = await self._open(start)
-        graph = messages.unpack(opened.graph, Graph)
+        graph = opened.graph
         children = {node.id: node.workflow for node in graph.nodes if isinstance(node, Child)}
         self._children, self._digest = Children(children, opened.runs, self._inbox), opened.digest
         self._stages = {stage for node in graph.nodes if node.id not in children for stage in node.stages}
         self._points = {node.id for node in graph.nodes if opened.tells and isinstance(node, BarrierNode)}
-        done = {node: messages.unpack(text, Summary) for node, text in opened.done.items()}
         # With lifecycle events, the node itself runs first and emits its start.
         wide = {} if opened.tells else opened.groups
         groups = {node: NodeGrouped(node, tuple(known), opened.seats) for node, known in wide.items()}
-        self._scheduler = Scheduler(graph, opened.env, done, groups=groups, ahead=opened.ahead)
+        self._scheduler = Scheduler(graph, opened.env, opened.done, groups=groups, ahead=opened.ahead)
         self._inbox[:0] = [Limit(stage, count) for stage, count in start.limits.items()]
         self._inbox[:0] = [Pause()] if start.paused else []
         heard = opened.tells or parent_run(start.run)  # the parent's resumptions need a child's end
@@ -202,7 +198,7 @@ class RunWorkflow:
             result = await self._finish(opened)
         except ApplicationError as error:
             problem = Problem(error.type or "internal", error.message, *_node_of(error))
-            await self._tell("failed", problem=messages.pack(problem))
+            await self._tell("failed", problem=problem)
             raise
         except asyncio.CancelledError:
             await self._tell("cancelled")
@@ -212,8 +208,8 @@ class RunWorkflow:
 
     async def _tell(self, state: Literal["completed", "failed", "cancelled"], **more: Any) -> None:
         assert self._scheduler is not None
-        ending = Ending(self._start.run, self._start.resumption, state, skipped=list(self._scheduler.skipped), **more)
-        ending.passed = self._newly_passed()
+        more |= {"skipped": list(self._scheduler.skipped), "passed": list(self._newly_passed())}
+        ending = Ending(self._start.run, self._start.resumption, state, **more)
         with contextlib.suppress(ActivityError, asyncio.CancelledError):
             await workflow.execute_activity(
                 messages.END_RUN,
@@ -226,12 +222,12 @@ class RunWorkflow:
                 cancellation_type=workflow.ActivityCancellationType.ABANDON,
             )
 
-    def _newly_passed(self) -> list[str]:
+    def _newly_passed(self) -> tuple[str, ...]:
         """Barriers whose passing has not been published."""
         assert self._scheduler is not None
         passed = [node for node in self._scheduler.summaries if node in self._points and node not in self._passed]
         self._passed.update(passed)
-        return passed
+        return tuple(passed)
 
     async def _open(self, start: RunStart) -> Opened:
         """Open the run in the driver that has the workflow task. If that fails, in any driver, with retries."""
@@ -308,12 +304,14 @@ class RunWorkflow:
     def _run_node(self, run: RunNode) -> None:
         grouped, names = run.group >= 0, [run.node, *(one.node for one in run.then)]
         self._first |= dict.fromkeys(names, run.node)
-        order = NodeOrder(self._start.run, run.node, self._orders(run), self._newly_passed(), run.group)
-        order.then = [NodeOrder(self._start.run, one.node, self._orders(one)) for one in run.then]
         self._tickets += 1
-        order.ticket = Ticket(workflow.info().run_id, self._tickets)
-        if grouped:
-            order.since = self._since.setdefault(run.node, workflow.time())
+        order = replace(
+            self._order(run),
+            since=self._since.setdefault(run.node, workflow.time()) if grouped else 0.0,
+            passed=self._newly_passed(),
+            then=tuple(map(self._order, run.then)),
+            ticket=Ticket(workflow.info().run_id, self._tickets),
+        )
         handle = workflow.start_activity(
             messages.RUN_NODE,
             order,
@@ -330,9 +328,8 @@ class RunWorkflow:
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
 
-    def _orders(self, run: RunNode) -> str:
-        assume: Any = self._start.assume
-        return messages.pack(Orders(run.bindings, run.repair, run.limit, self._start.resumption, assume))
+    def _order(self, run: RunNode) -> NodeOrder:
+        return order_of(self._start.run, run, self._start.resumption, self._start.assume)
 
     async def _hear(self, nodes: list[str], order: NodeOrder, handle: workflow.ActivityHandle[NodeReport]) -> None:
         try:
@@ -342,9 +339,7 @@ class RunWorkflow:
         except ActivityError as error:
             # The driver died before it had stopped the activity as ordered. The server then does not retry.
             stopped = is_cancelled_exception(error) or error.retry_state is RetryState.CANCEL_REQUESTED
-            report = (
-                NodeReport(stopped=True) if stopped else NodeReport(problem=messages.pack(unexpected(nodes[0], error)))
-            )
+            report = NodeReport(stopped=True) if stopped else NodeReport(problem=unexpected(nodes[0], error))
         self._activities.pop((nodes[0], order.group), None)
         self._inbox += events_of(nodes, order.group, report)
 
@@ -358,8 +353,8 @@ class RunWorkflow:
     def _continue_as_new_when_long(self, scheduler: Scheduler, todo: list[Instruction]) -> None:
         """Continue as a new execution between nodes, since running activities would be stopped."""
         if is_long() and not scheduler.running and not any(isinstance(one, Complete | Fail) for one in todo):
-            start = dataclasses.replace(self._start, paused=self._paused, limits=self._limits, since=self._since)
-            workflow.continue_as_new(dataclasses.replace(start, steered=self._steered))
+            start = replace(self._start, paused=self._paused, limits=self._limits, since=self._since)
+            workflow.continue_as_new(replace(start, steered=self._steered))
 
     def _outputs(self, opened: Opened) -> dict[str, Any]:
         assert self._scheduler is not None

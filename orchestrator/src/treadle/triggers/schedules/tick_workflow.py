@@ -10,7 +10,6 @@ living driver.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -31,6 +30,8 @@ from temporalio.exceptions import (
 )
 
 with workflow.unsafe.imports_passed_through():
+    from msgspec import Struct
+
     from treadle.orchestrator.protocol import messages
     from treadle.orchestrator.protocol.messages import TRIGGER, RunStart
 
@@ -42,8 +43,7 @@ _RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=tim
 """Forever: a store that does not answer delays a tick and never loses it."""
 
 
-@dataclass
-class Tick:
+class Tick(Struct, frozen=True):
     """Input of the workflow, and the argument of all our Schedules."""
 
     workflow: str
@@ -54,12 +54,11 @@ class Tick:
     """Digest of the Schedule's settings, to detect a change."""
 
 
-@dataclass
-class Begun:
+class Begun(Struct, frozen=True):
     """The run of a tick, ready to start; without `start`, there is nothing to do."""
 
     start: RunStart | None = None
-    memo: dict[str, Any] = field(default_factory=dict)
+    memo: dict[str, Any] = {}
     reason: str = ""
 
 

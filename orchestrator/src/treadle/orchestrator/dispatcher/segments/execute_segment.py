@@ -21,7 +21,7 @@ from ..driver_context.run_context import RunContext
 from ..ledger.group_commit import LedgerWriter
 from ..ledger.ledger import Ledger
 from ..ledger.ledger_state import Account, SegmentHistory, lost_partitions, replay
-from ..orders import Orders, Progress
+from ..orders import NodeOrder, Progress
 from ..tasks import outputs
 from ..tasks.dataset_scope import Scope
 from .failed_segment import SegmentFailed
@@ -60,7 +60,7 @@ class Desk:
             self._runs.remove(run)
 
 
-async def run_segment(run: RunContext, segment: Segment, orders: Orders, desk: Desk) -> Summary | Unclosed:
+async def run_segment(run: RunContext, segment: Segment, order: NodeOrder, desk: Desk) -> Summary | Unclosed:
     """Close the segment, or find it closed. A wide segment is assembled from its groups, or its open groups are
     returned.
 
@@ -69,33 +69,33 @@ async def run_segment(run: RunContext, segment: Segment, orders: Orders, desk: D
     name = run.scope.segment(segment.id)
     generation = await asyncio.to_thread(run.files.generation, name)
     closed = await asyncio.to_thread(run.files.manifest, name) if generation else None
-    if closed and not lost_partitions(closed.outcomes, orders.repair):
+    if closed and not lost_partitions(closed.outcomes, order.repair):
         run.know(closed)
         return closed.summary
     await asyncio.to_thread(run.catch_up, segment.data)
     if await asyncio.to_thread(is_wide, run, segment):
-        return await put_together(run, segment, orders.repair, generation + 1)
+        return await put_together(run, segment, order.repair, generation + 1)
     close = partial(_close, run, segment, generation=generation + 1)
-    return await _run(run, segment, orders, desk, close)
+    return await _run(run, segment, order, desk, close)
 
 
-async def run_group(run: RunContext, segment: Segment, group: int, orders: Orders, desk: Desk) -> None:
+async def run_group(run: RunContext, segment: Segment, order: NodeOrder, desk: Desk) -> None:
     """Close a task group of a wide segment, or find it closed. Raises the errors of `run_segment`.
 
     The group's ledger and manifest hold only its own partitions. Its inputs and outputs are the same as in the whole
     segment.
     """
-    name = run.scope.segment(segment.id)
+    name, group = run.scope.segment(segment.id), order.group
     generation = (await asyncio.to_thread(run.files.closed_groups, name)).get(group, 0)
     closed = await asyncio.to_thread(run.files.group, name, group, generation) if generation else None
-    if closed and not lost_partitions(closed.outcomes, orders.repair):
+    if closed and not lost_partitions(closed.outcomes, order.repair):
         return
     await asyncio.to_thread(run.catch_up, segment.data)
 
     async def close(manifest: Manifest) -> None:
         await asyncio.to_thread(run.files.close_group, manifest, group, generation + 1)
 
-    await _run(run, _alone(segment), orders, desk, close, group)
+    await _run(run, _alone(segment), order, desk, close)
 
 
 def _alone(segment: Segment) -> Segment:
@@ -108,30 +108,29 @@ def _alone(segment: Segment) -> Segment:
 async def _run(
     run: RunContext,
     segment: Segment,
-    orders: Orders,
+    order: NodeOrder,
     desk: Desk,
     close: Callable[[Manifest], Awaitable[T]],
-    group: int = -1,
 ) -> T:
     """Run the partitions that the ledger lacks or has lost, then call `close` while progress is still shown."""
-    name = run.scope.segment(segment.id)
+    name, group = run.scope.segment(segment.id), order.group
     prefix = run.files.segment(name) if group < 0 else run.files.group_ledger(name, group)
-    ledger = await asyncio.to_thread(Ledger, run.site.store, prefix, run.files.key, orders.resumption)
+    ledger = await asyncio.to_thread(Ledger, run.site.store, prefix, run.files.key, order.resumption)
     history = replay(ledger.records, name)
     if not history.frozen:  # a repair has a deadline of its own
-        history.opened = orders.since or history.opened  # it counts from the first group on
+        history.opened = order.since or history.opened  # it counts from the first group on
     async with writing(ledger) as (writer, watch):
         account = Account(name, writer, history, group)
-        account.take_back(orders.repair)
-        assume(history, orders.assume, segment, run.plan.graph)
+        account.take_back(order.repair)
+        assume(history, order.assume, segment, run.plan.graph)
         await asyncio.to_thread(outputs.claim, segment, run.id)
-        segment_run = await prepare(run, segment, run.scope, orders, account)
+        segment_run = await prepare(run, segment, run.scope, order, account)
         watch(segment_run)
         with desk.showing(segment_run):
             return await close(await segment_run.run())
 
 
-async def prepare(run: RunContext, segment: Segment, scope: Scope, orders: Orders, account: Account) -> SegmentRun:
+async def prepare(run: RunContext, segment: Segment, scope: Scope, order: NodeOrder, account: Account) -> SegmentRun:
     """The run of a segment (see `SegmentRun`).
 
     Raises SegmentFailed when the segment's program cannot be made (for example a template over null), or when its
@@ -140,7 +139,7 @@ async def prepare(run: RunContext, segment: Segment, scope: Scope, orders: Order
     try:
         pool = await run.site.pools.ready(segment.policy.executor)
         kind = GangRun if segment.policy.gang else SegmentRun
-        return kind(run, segment, scope, orders, account, pool)
+        return kind(run, segment, scope, order, account, pool)
     except UsageError as error:
         raise SegmentFailed.by(error, segment.id) from error
 

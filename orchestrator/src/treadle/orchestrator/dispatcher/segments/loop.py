@@ -46,7 +46,7 @@ from ..driver_context.run_context import RunContext
 from ..ledger.group_commit import LedgerWriter
 from ..ledger.ledger import Closed, Epoch, Fenced, Iterated, Ledger, Lost, Record
 from ..ledger.ledger_state import Account, SegmentHistory
-from ..orders import Orders, environment
+from ..orders import NodeOrder, environment, order_of
 from ..tasks.dataset_scope import Scope
 from ..tasks.summary import summarise
 from .execute_segment import Desk, assume, prepare, run_group, run_segment, writing
@@ -55,18 +55,18 @@ from .segment import SegmentRun
 from .wide_segment import Unclosed
 
 
-async def run_loop(run: RunContext, loop: LoopNode, orders: Orders, desk: Desk) -> Summary:
+async def run_loop(run: RunContext, loop: LoopNode, order: NodeOrder, desk: Desk) -> Summary:
     """Finish the loop, or find it finished. Raises the errors of `run_segment`."""
     name = run.scope.segment(loop.id)
     known = await asyncio.to_thread(run.files.find, LoopResult, f"segments/{name}/result")
-    if known is not None and not orders.repair:
+    if known is not None and not order.repair:
         run.know_loop(name, known)
         return known.summary
     await asyncio.to_thread(run.catch_up, loop.data)
-    ledger = await asyncio.to_thread(Ledger, run.site.store, run.files.segment(name), run.files.key, orders.resumption)
+    ledger = await asyncio.to_thread(Ledger, run.site.store, run.files.segment(name), run.files.key, order.resumption)
     async with writing(ledger) as (writer, watch):
-        runner = _LoopRunner(run, writer, watch, orders, desk)
-        result = await runner.finish(loop, orders.repair)
+        runner = _LoopRunner(run, writer, watch, order, desk)
+        result = await runner.finish(loop, order.repair)
         await writer.synced()
     for segment in result.made_in(name):
         await asyncio.to_thread(_publish, run, segment)
@@ -128,10 +128,10 @@ class _LoopRunner:
         run: RunContext,
         writer: LedgerWriter,
         watch: Callable[[SegmentRun], None],
-        orders: Orders,
+        order: NodeOrder,
         desk: Desk,
     ) -> None:
-        self._run, self._writer, self._watch, self._orders, self._desk = run, writer, watch, orders, desk
+        self._run, self._writer, self._watch, self._order, self._desk = run, writer, watch, order, desk
         self._histories: dict[str, SegmentHistory] = {}
         self._resumption = 0
         self._tidier = Tidier(run.site.host, run.folder)
@@ -165,7 +165,7 @@ class _LoopRunner:
 
     async def finish(self, loop: LoopNode, repair: tuple[str, ...]) -> LoopResult:
         self._take_back(repair)
-        return await self._loop(loop, self._run.scope, self._orders.bindings)
+        return await self._loop(loop, self._run.scope, self._order.bindings)
 
     async def _loop(self, loop: LoopNode, scope: Scope, bindings: Mapping[str, Any]) -> LoopResult:
         """Run every iteration. After the loss of a block, run again from the iteration that made it."""
@@ -267,15 +267,15 @@ class _LoopRunner:
         self._take_back(instruction.repair)
         name = scope.segment(segment.id)
         history = self._history(name)
-        assume(history, self._orders.assume, segment, self._run.plan.graph)
+        assume(history, self._order.assume, segment, self._run.plan.graph)
         if history.closed and history.expected is not None:
             outcomes = _outcomes(history)
             summary = summarise(segment, outcomes, history.expected)
             self._run.know(Manifest(name, history.expected, outcomes, summary))
             return summary
-        orders = Orders(instruction.bindings, limit=instruction.limit)
+        order = order_of(self._run.id, instruction)
         account = Account(name, self._writer, history, pace=self._pace.get(segment.id, 0.0))
-        segment_run = await prepare(self._run, segment, scope, orders, account)
+        segment_run = await prepare(self._run, segment, scope, order, account)
         self._watch(segment_run)
         with self._desk.showing(segment_run):
             manifest = await segment_run.run()
@@ -328,19 +328,19 @@ def _user_error(loop: LoopNode, text: str) -> SegmentFailed:
     return SegmentFailed(Problem(FailureClass.USER_ERROR, f"{loop.id}: {text}", loop.id))
 
 
-async def run_node(
-    run: RunContext, node: Segment | LoopNode, group: int, orders: Orders, desk: Desk
-) -> Summary | Unclosed | None:
-    """Finish the node, or a task group of it (-1: all), or find it finished. None: the group is closed.
+async def run_node(run: RunContext, order: NodeOrder, desk: Desk) -> Summary | Unclosed | None:
+    """Finish the node, or a task group of it, or find it finished. None: the group is closed.
 
     Raises SegmentFailed, BlocksLost, Stopped; Fenced, StoreError, InternalError.
     """
+    node = run.plan.graph.node(order.node)
+    assert isinstance(node, Segment | LoopNode), "no other node has work"
     try:
         if isinstance(node, LoopNode):
-            return await run_loop(run, node, orders, desk)
-        if group < 0:
-            return await run_segment(run, node, orders, desk)
-        await run_group(run, node, group, orders, desk)
+            return await run_loop(run, node, order, desk)
+        if order.group < 0:
+            return await run_segment(run, node, order, desk)
+        await run_group(run, node, order, desk)
         return None
     except (Fenced, StoreError, InternalError):
         raise

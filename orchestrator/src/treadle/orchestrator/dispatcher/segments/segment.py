@@ -25,7 +25,7 @@ from ..driver_context.slot_pool import SlotPool
 from ..ledger.attempt_records import AttemptLog
 from ..ledger.ledger import Committed, Copied, Expected, Failed, Started
 from ..ledger.ledger_state import Account
-from ..orders import Orders, Progress, environment
+from ..orders import NodeOrder, Progress, environment
 from ..tasks.arguments import program_of
 from ..tasks.dataset_scope import Scope, feed_inputs, slices_of
 from ..tasks.payload_budget import room
@@ -41,12 +41,12 @@ class SegmentRun:
         run: RunContext,
         segment: Segment,
         scope: Scope,
-        orders: Orders,
+        order: NodeOrder,
         account: Account,
         pool: SlotPool,
     ) -> None:
         """Raises UsageError when the segment's program cannot be made."""
-        self._run, self._segment, self._account, self._limit = run, segment, account, orders.limit
+        self._run, self._segment, self._account, self._limit = run, segment, account, order.limit
         self._writer, self._history = account.writer, account.history
         self._in_loop = bool(scope.iterations)
         """True: the ledger is the loop's, and the segment's end need not wait for it."""
@@ -55,7 +55,7 @@ class SegmentRun:
         self._inputs = feed_inputs(segment.feed, scope, run.manifest, run.loop)
         self._mine = bounds_of(account.group, len(self._inputs), segment.group)
         """The partitions to run here."""
-        env = {**environment(run.env, orders.bindings), "state": {**orders.bindings.get("state", {}), **scope.scalars}}
+        env = {**environment(run.env, order.bindings), "state": {**order.bindings.get("state", {}), **scope.scalars}}
         find = run.broadcast_finder(segment.broadcasts, scope)
         self._program = program_of(segment, self.name, env, find, len(self._inputs), self._sources())
         self._pool = pool
