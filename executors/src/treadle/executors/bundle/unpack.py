@@ -109,12 +109,17 @@ def open_bundle(data: bytes, digest: str, root: Path) -> Path:
         for name, content in entries.items():
             path = new / name
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            path.write_bytes(content)
-        (new / _NAMES).write_text("\0".join(entries))
+            _write_private(path, content)
+        _write_private(new / _NAMES, "\0".join(entries).encode())
         _move(new, target, temporary / "old")
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return target
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    path.touch(mode=0o600)
+    path.write_bytes(content)
 
 
 def _move(new: Path, target: Path, aside: Path) -> None:
