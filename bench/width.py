@@ -36,7 +36,7 @@ def document(items: int, stages: int) -> dict[str, Any]:
 
 
 async def measure(items: int, stages: int, folder: Path) -> dict[str, float]:
-    from treadle.cli.view.progress import Painter
+    from treadle.client.progress import Painter
     from treadle.client.testing.service import service
     from treadle.orchestrator.environment.home import Home
 

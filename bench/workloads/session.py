@@ -15,9 +15,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from treadle.cli.common.environment import Environment, silence_core
 from treadle.cli.view.datasets import records
 from treadle.client.client import Runs
+from treadle.client.environment import ClientEnvironment as Environment
+from treadle.client.environment import silence_core
 from treadle.client.garbage_collection import remove
 from treadle.client.submission import new_run_id, prepare
 from treadle.dsl import Spec, Workflow

@@ -19,10 +19,10 @@ from treadle.orchestrator.environment.home import Home
 
 PRELOAD = [
     "treadle.cli",
-    "treadle.cli.view.progress",
+    "treadle.client.progress",
     "treadle.cli.view.datasets",
-    "treadle.cli.common.documents",
-    "treadle.cli.view.attempt_logs",
+    "treadle.client.documents",
+    "treadle.client.attempt_logs",
     "treadle.client.client",
     "treadle.client.submission",
     "treadle.orchestrator.cost.measured",

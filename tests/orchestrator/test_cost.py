@@ -16,8 +16,8 @@ from orchestrator.broken_runs import Broken
 from orchestrator.conftest import Breaking
 from orchestrator.record_histories import M, mapped, spec
 
-from treadle.cli.view.attempt_logs import LogFollower
 from treadle.cli.view.costs import Running, money, read_assumed, supposing
+from treadle.client.attempt_logs import LogFollower
 from treadle.dsl.model import Spec
 from treadle.executors.interface import Capabilities
 from treadle.orchestrator.cost.bill import Bill, BillLine, bill

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from treadle.cli.view.attempt_logs import LogFollower, group_lines, grouped, lines_of
+from treadle.client.attempt_logs import LogFollower, group_lines, grouped, lines_of
 from treadle.executors.attempt_log import attempt_logger
 from treadle.orchestrator.dispatcher.ledger.attempt_records import AttemptRecord
 from treadle.orchestrator.run_store.run_files import RunFiles
@@ -74,10 +74,10 @@ def test_log_line_of_a_function_has_its_own_time_and_place_once(monkeypatch: pyt
     ]
 
 
-def test_damaged_line_of_an_attempt_log_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_line_of_an_attempt_log_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = Store.open(tmp_path.as_uri())
     good = msgspec.json.encode(AttemptRecord("a", 0, 1, 0.0, message="kept"))
     store.put("runs/r/attempts/a/1.jsonl", b"\n".join([b"\xff{garbage", good, b"[]", b"{" * 99]))
     found = LogFollower(RunFiles(store, "r", b"k" * 32)).new()
     assert [record.message for record in found] == ["kept"]
-    assert capsys.readouterr().err.count("is no record of an attempt and is left out") == 3
+    assert caplog.text.count("is no record of an attempt and is left out") == 3

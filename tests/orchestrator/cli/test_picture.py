@@ -10,10 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from treadle.cli.view import progress
-from treadle.cli.view.progress import Painter, _bare, _from_beat  # private: a small unit of the output
 from treadle.cli.view.watch_output import Pace
-from treadle.cli.view.wide_segments import SegmentTaskGroups, sum_of
+from treadle.client.progress import Painter, _bare, _from_beat
 from treadle.client.run_views import NodeView, RunView, State
+from treadle.client.wide_segments import SegmentTaskGroups, sum_of
 from treadle.executors.program import Discard, Keep
 from treadle.orchestrator.dispatcher.orders import Progress
 from treadle.orchestrator.plan.plan import ItemsFeed, Policy, Segment

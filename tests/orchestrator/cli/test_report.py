@@ -14,17 +14,15 @@ from typing import Any
 import pytest
 from orchestrator.broken_runs import Broken
 
-from treadle.cli.view.attempt_logs import ErrorGroup, LogFollower, grouped
-from treadle.cli.view.progress import StageView
-from treadle.cli.view.report.drawing import HEIGHT, WIDTH, draw
-
-# private: a small unit of the page
 from treadle.cli.view.report.facts import Attempted, Facts, NodeFacts, _nodes, gather, node_of, percentiles
 
 # private: a small unit of the page
 from treadle.cli.view.report.page import SHOWN_ERRORS, _brief, _tiles, render, timeline
 from treadle.cli.view.watch_output import exchange
+from treadle.client.attempt_logs import ErrorGroup, LogFollower, grouped
+from treadle.client.progress import StageView
 from treadle.client.run_views import RunEnd, RunFailure, RunView
+from treadle.dsl.graph.drawing import HEIGHT, WIDTH, draw
 from treadle.executors.program import Keep, Outcome
 from treadle.orchestrator.dispatcher.ledger.ledger import Committed, Failed, Record
 from treadle.orchestrator.dispatcher.tasks.summary import summarise

@@ -11,7 +11,7 @@ from orchestrator.broken_runs import Done, failure, values
 from orchestrator.conftest import Breaking
 from orchestrator.record_histories import M, mapped, spec
 
-from treadle.cli.view.attempt_logs import LogFollower
+from treadle.client.attempt_logs import LogFollower
 from treadle.client.testing import EngineFailure, EngineResult
 from treadle.client.testing.faults import CrashingStore
 from treadle.executors.program import Outcome

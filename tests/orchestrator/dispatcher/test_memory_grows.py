@@ -8,7 +8,7 @@ from orchestrator.broken_runs import Broken, values
 from orchestrator.conftest import Breaking
 from orchestrator.record_histories import spec
 
-from treadle.cli.view.attempt_logs import LogFollower, lines_of
+from treadle.client.attempt_logs import LogFollower, lines_of
 from treadle.executors.program import Outcome
 
 M = "orchestrator.memory_functions"

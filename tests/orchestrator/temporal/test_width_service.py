@@ -17,8 +17,8 @@ from temporalio import workflow
 from temporalio.common import WorkflowIDConflictPolicy
 
 import treadle.orchestrator.temporal.workflow as temporal_workflow
-from treadle.cli.view.progress import Painter, StageView
 from treadle.client import client
+from treadle.client.progress import Painter, StageView
 from treadle.client.testing.service import Service
 from treadle.orchestrator.dispatcher.ledger.ledger import Committed, read
 from treadle.orchestrator.plan.plan import Plan

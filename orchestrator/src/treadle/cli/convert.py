@@ -29,7 +29,7 @@ def convert(
 
 
 def _converted(file: Path) -> str:
-    from .common.documents import read_document, read_workflow
+    from treadle.client.documents import read_document, read_workflow
 
     if file.suffix == ".py":
         return read_workflow(file).to_yaml()

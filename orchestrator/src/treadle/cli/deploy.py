@@ -21,12 +21,11 @@ from .common.options import ProfileOption, TextOrJson
 if TYPE_CHECKING:
     from temporalio.client import Client
 
+    from treadle.client.documents import StartableDocument
     from treadle.triggers.registry.changes import TriggerChange
     from treadle.triggers.registry.deployment import Deployment, Position
     from treadle.triggers.registry.registry import DeploymentCandidate
     from treadle.triggers.schedules.desired_schedules import ScheduleChange
-
-    from .common.documents import StartableDocument
 
 
 class DeployOutcome(Struct):
@@ -97,12 +96,11 @@ def undeploy(
 
 
 def candidate(env: Environment, file: Path) -> DeploymentCandidate:
+    from treadle.client.documents import load_checked
     from treadle.client.submission import package
     from treadle.dsl.diagnostics.formats import render
     from treadle.dsl.normalise import normalise
     from treadle.triggers.registry.registry import DeploymentCandidate
-
-    from .common.documents import load_checked
 
     loaded = load_checked(file)
     if loaded.warnings:
@@ -117,11 +115,10 @@ def candidate(env: Environment, file: Path) -> DeploymentCandidate:
 
 def _check_executors(env: Environment, loaded: StartableDocument) -> None:
     """Check that the named executors exist. Other checks depend on the inputs and happen when a run starts."""
+    from treadle.client.preparation import positioned
     from treadle.orchestrator.executor_registry.registry import open_places
     from treadle.orchestrator.planner.placement import PlacementRefused
     from treadle.orchestrator.planner.subworkflows import check_named
-
-    from .run import positioned
 
     try:
         check_named(loaded.spec, open_places(env.home, env.profile))

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 
+from treadle.client.environment import silence_core
 from treadle.primitives.errors import TreadleError
 
 from .common import formatting
-from .common.environment import Environment, silence_core
+from .common.environment import Environment
 from .common.exit_codes import Exit, complain, say_json
 from .common.hints import advice
 from .common.options import ProfileOption, TextOrJson

@@ -40,12 +40,14 @@ def logs(
     profile: ProfileOption = None,
 ) -> None:
     """Print the errors of attempts, grouped, then their output. Needs no driver."""
+    from treadle.client.attempt_logs import reader
+
     env = Environment(profile)
 
     async def work(runs: Runs) -> None:
         name = await run_to_read(runs, run)
         await runs.submission(name)
-        read = _reader(env, name, stage, partition, attempt)
+        read = reader(env.files(name), stage, partition, attempt)
         if follow:
             await _follow(runs, name, read, output)
         else:
@@ -55,26 +57,9 @@ def logs(
     env.with_runs(work)
 
 
-def _reader(
-    env: Environment, run: str, stage: str | None, partition: int | None, attempt: int | None
-) -> Callable[[], list[AttemptRecord]]:
-    """A function that returns the requested records that are new. Raises UsageError for an unknown stage."""
-    from treadle.orchestrator.plan.plan import Plan
-
-    from .view.attempt_logs import LogFollower, chosen, nodes_of
-
-    files = env.files(run)
-    follower = LogFollower(files)
-    plan = files.find(Plan, "plan") if stage else None
-    segments = nodes_of(plan, stage) if plan and stage else None
-    if plan and not segments:
-        raise UsageError(f"run {run} has no stage {stage}", f"See: treadle show {run}")
-    return lambda: chosen(follower.new(), segments, stage or "", partition, attempt)
-
-
 def _print_logs(records: list[AttemptRecord], output: str, among: str) -> None:
     """`among`: a description of the requested records, if not all."""
-    from .view.attempt_logs import group_lines, grouped, lines_of
+    from treadle.client.attempt_logs import group_lines, grouped, lines_of
 
     if output == "json":
         for record in records:
@@ -93,7 +78,7 @@ def _print_logs(records: list[AttemptRecord], output: str, among: str) -> None:
 async def _follow(runs: Runs, run: str, read: Callable[[], list[AttemptRecord]], output: str) -> None:
     import asyncio
 
-    from .view.attempt_logs import lines_of
+    from treadle.client.attempt_logs import lines_of
 
     while True:
         is_open = (await runs.view(run)).open
@@ -160,7 +145,9 @@ async def _print_result(runs: Runs, run: str, view: RunView) -> Exit:
 
 
 def _print_records(env: Environment, run: str, stage: str, limit: int | None, view: RunView) -> None:
-    from .view.datasets import Incomplete, records
+    from treadle.client.stage_data import Incomplete
+
+    from .view.datasets import records
 
     try:
         for count, record in enumerate(records(env, run, stage), 1):

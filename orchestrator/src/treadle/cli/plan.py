@@ -53,7 +53,7 @@ def validate(
 
 
 def _check(file: Path, *, functions: bool) -> tuple[list[Diagnostic], dict[str, str]]:
-    from .common.documents import findings, read_document
+    from treadle.client.documents import findings, read_document
 
     document, _ = read_document(file)
     return findings(document, file.absolute().parent, functions=functions), document.sources

@@ -44,9 +44,9 @@ def report(
 
 
 async def _page(env: Environment, runs: Runs, run: str) -> str:
+    from treadle.client.attempt_logs import LogFollower, grouped
     from treadle.orchestrator.plan.plan import Plan
 
-    from .view.attempt_logs import LogFollower, grouped
     from .view.report.facts import gather
     from .view.report.page import render
     from .view.run_inputs import inputs_of

@@ -22,11 +22,10 @@ from .view.watcher import Watching, print_outputs, watch_run
 
 if TYPE_CHECKING:
     from treadle.client.client import Runs
+    from treadle.client.progress import StageView
     from treadle.client.run_views import RunView
     from treadle.client.submission import Prepared
     from treadle.orchestrator.dispatcher.orders import Assumption
-
-    from .view.progress import StageView
 
 AssumeOption = Annotated[
     Literal["done", "retry"] | None,
@@ -66,12 +65,14 @@ def resume(
 
     A run always resumes with the workflow and the code it was submitted with; changed files affect new runs only.
     """
+    from treadle.client.resumption import mend
+
     env = Environment(profile)
 
     async def work(runs: Runs) -> Exit:
         name = await run_to_change(runs, run)
-        if not explain:
-            await _mend(env, runs, name)
+        for damaged in [] if explain else await mend(env, runs, name):
+            complain(f"{damaged} is damaged; the run makes it again")
         now = await _given(env, runs, name, file, input, inputs) if file is not None or input or inputs else None
         only = await _failed(env, runs, name) if only_failed else []
         if explain:
@@ -89,13 +90,15 @@ def resume(
 async def _resume(
     env: Environment, runs: Runs, run: str, assume: Assumption, how: Watching | None, only: Sequence[str] = ()
 ) -> Exit:
+    from treadle.client.resumption import have_driver
+
     view = await runs.view(run)  # read before a driver exists, which may finish the run at once
     if view.state == "succeeded":
         complain(f"run {run} has succeeded already; there is nothing to go on with")
         print_outputs((await runs.end(run)).outputs)
         return Exit.SUCCESS
     alone = env.profile.embedded and not env.driver_lives(view.queue)
-    queue = await asyncio.to_thread(_have_driver, env, view)
+    queue = await asyncio.to_thread(have_driver, env, view, advise)
     if await runs.resume(run, assume=assume, only=only, queue=queue):
         complain(
             f"run {run} goes on (resumption {view.resumption + 1}) with the workflow and code it was submitted with"
@@ -106,40 +109,6 @@ async def _resume(
         advise(_open_words(run, view, alone))
     await say_when_alone(env, runs)
     return await watch_run(env, runs, run, how) if how else Exit.SUCCESS
-
-
-async def _mend(env: Environment, runs: Runs, run: str) -> None:
-    """Replace damaged objects of an ended run if they can be derived from others, and name them."""
-    from treadle.orchestrator.reuse.repair import mend
-
-    view = await runs.view(run)
-    if view.open or view.state == "succeeded" or parent_run(run):
-        return
-    await runs.submission(run)
-    for name in await asyncio.to_thread(lambda: list(mend(env.files(run), env.files))):
-        complain(f"{name} is damaged; the run makes it again")
-
-
-def _have_driver(env: Environment, view: RunView) -> str:
-    """Ensure a driver for the run's environment; return the queue on which the run continues. Raises
-    EnvironmentGone."""
-    from treadle.orchestrator.embedded.python_environments import EnvironmentGone, other_environment
-
-    if not env.profile.embedded:
-        return ""
-    try:
-        other = other_environment(env.home, view.queue)
-    except EnvironmentGone as gone:
-        if view.open:
-            raise
-        advise(f"{gone.message}. It goes on in this one")
-        env.ensure_driver()
-        return env.queue
-    env.ensure_driver(view.queue)
-    if other is None:
-        return env.queue
-    advise(f"run {view.run} goes on in the environment that started it: {other}")
-    return view.queue
 
 
 async def _take_back(env: Environment, runs: Runs, run: str, stage: str) -> None:
@@ -156,7 +125,7 @@ async def _take_back(env: Environment, runs: Runs, run: str, stage: str) -> None
 
 async def _failed(env: Environment, runs: Runs, run: str) -> list[str]:
     """The nodes that failed permanently. Raises UsageError."""
-    from .view.progress import Painter
+    from treadle.client.progress import Painter
 
     view = await _ended(runs, run, "--only-failed")
     stages = Painter(env.files(run), env.files).stages(view, await runs.end(run))
@@ -235,7 +204,8 @@ async def _explain(
 ) -> Exit:
     """Print the nodes that are kept and that run again, and the changes since, in the given files or in the input
     files."""
-    from .view.progress import Painter
+    from treadle.client.progress import Painter
+
     from .view.reuse_text import changes
     from .view.watch_output import label
 

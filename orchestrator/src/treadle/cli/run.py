@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-
-from treadle.primitives.errors import StoreError, UsageError
 
 from .common.environment import Environment
 from .common.exit_codes import Exit, advise, complain
@@ -31,9 +28,7 @@ from .view.watcher import Watching, watch_run
 if TYPE_CHECKING:
     from treadle.client.client import Runs
     from treadle.client.submission import Prepared
-    from treadle.dsl.document.document import Document
     from treadle.orchestrator.planner import RunLocation
-    from treadle.orchestrator.planner.placement import PlacementRefused
 
 
 @dataclass(frozen=True)
@@ -47,20 +42,15 @@ class Given:
 
     def values(self) -> dict[str, Any]:
         """The values of the workflow's inputs. Raises UsageError."""
-        from .common.documents import read_inputs
+        from .common.input_options import read_inputs
 
         return read_inputs(self.input, self.inputs)
 
     def run(self, workflow: str) -> str:
         """The run id. Raises UsageError for an invalid one."""
-        from treadle.client.submission import RUN_ID, new_run_id
+        from treadle.client.submission import run_id
 
-        if not self.id:
-            return new_run_id(workflow)
-        if not RUN_ID.fullmatch(self.id):
-            text = f"--id {self.id!r} cannot be a run id"
-            raise UsageError(text, "Use letters, digits, `.`, `_` and `-`; at most 200.")
-        return self.id
+        return run_id(self.id, workflow, "--id")
 
 
 @dataclass(frozen=True)
@@ -85,35 +75,15 @@ class Starting:
 
 
 def prepare_file(env: Environment, file: Path, given: Given, site: RunLocation | None = None) -> Prepared:
-    """Check and plan without starting. Raises InvalidDocument, InvalidInputs, UsageError.
+    """Everything checked and planned, nothing started. Raises InvalidDocument, InvalidInputs, UsageError.
 
-    `site` replaces the resources of the profile.
+    `site`: in place of what the profile has.
     """
-    from treadle.client.submission import prepare
-    from treadle.dsl.validation.inputs import resolve_inputs
-    from treadle.orchestrator.planner.placement import PlacementRefused
-
-    from .common.documents import load_checked
+    from treadle.client.documents import load_checked
+    from treadle.client.preparation import prepare_document
 
     loaded = load_checked(file)
-    spec = loaded.spec
-    site = site or env.plan_site()
-    if name := given.executor:
-        if name not in site.executors:
-            raise UsageError(f"there is no executor {name!r} here", f"The profile has: {', '.join(site.executors)}.")
-        spec = spec.model_copy(update={"defaults": spec.defaults.model_copy(update={"executor": name})})
-    try:
-        return prepare(
-            spec,
-            resolve_inputs(spec, given.values()),
-            run=given.run(spec.name),
-            base=loaded.base,
-            roots=[loaded.base],
-            captured=loaded.captured,
-            site=site,
-        )
-    except PlacementRefused as error:
-        raise positioned(error, loaded.document) from error
+    return prepare_document(env, loaded, given.values(), given.run(loaded.spec.name), given.executor, site)
 
 
 def prepare_deployed(env: Environment, name: str, given: Given) -> Prepared:
@@ -151,25 +121,10 @@ def _is_name(text: Path) -> bool:
     return bool(re.fullmatch(r"[a-z][A-Za-z0-9_]*(@.*)?", str(text))) and not text.exists()
 
 
-def positioned(error: PlacementRefused, document: Document) -> UsageError:
-    """The refusal with its place in the document, which editors and terminals show as a link."""
-    for whole in error.paths:
-        there, path = _file_of(document, whole)
-        if path in there.places:
-            span = there.span(path, key=True)
-            return UsageError(f"{there.file}:{span.line}:{span.col}: {error.message}", error.hint)
-    return error
-
-
-def _file_of(document: Document, path: tuple[str, ...]) -> tuple[Document, tuple[str, ...]]:
-    """The document, or its nested document, that contains the path; and the path in it."""
-    if path[2:3] == ("uses",) and path[1] in document.children:
-        return _file_of(document.children[path[1]], path[3:])
-    return document, path
-
-
 async def start(env: Environment, runs: Runs, prepared: Prepared, begin: Starting) -> str:
     """Start the run; return its id."""
+    from treadle.client.preparation import check_places
+
     if begin.delay is None:
         await asyncio.to_thread(check_places, prepared)
     started = await runs.submit(prepared, if_exists=begin.if_exists, start_delay=begin.delay)
@@ -186,16 +141,10 @@ async def say_when_alone(env: Environment, runs: Runs) -> None:
         advise(f"no driver serves the queue {env.profile.queue} now; the run waits for one: treadle worker")
 
 
-def check_places(prepared: Prepared) -> None:
-    """Raises UsageError when an output location belongs to another run, before any stage starts. Blocking."""
-    from treadle.orchestrator.dispatcher.tasks.outputs import check
-
-    with suppress(StoreError):  # this machine cannot reach the location, and need not
-        check(prepared.plan.graph, prepared.submission.run)
-
-
 def show_dry_run(prepared: Prepared) -> None:
     """Print the plan to stderr, because scripts expect a run id on stdout. Raises UsageError."""
+    from treadle.client.preparation import check_places
+
     check_places(prepared)
     show_plan(prepared.plan, stderr=True)
     complain(f"would start run {prepared.submission.run}; nothing was started")

@@ -23,10 +23,9 @@ from .view.watcher import driver_command
 
 if TYPE_CHECKING:
     from treadle.client.client import Runs
+    from treadle.client.progress import StageView
     from treadle.client.run_views import RunEnd, RunView
     from treadle.orchestrator.run_store.run_files import RunFiles
-
-    from .view.progress import StageView
 
 STATUSES = ("running", "succeeded", "failed", "cancelled", "terminated", "timed-out")
 
@@ -59,25 +58,24 @@ def show(
 
 async def describe(env: Environment, runs: Runs, run: str, *, cost: bool = False) -> dict[str, Any]:
     """The full data of `show`. The keys are stable; `cost` is null unless requested."""
-    from .view.attempt_logs import LogFollower, grouped
+    from treadle.client.attempt_logs import LogFollower, grouped
+    from treadle.client.run_status import StatusReader
+
     from .view.costs import spent_by
-    from .view.progress import Painter
     from .view.run_inputs import inputs_of
 
-    view = await runs.view(run)
-    end = None if view.open else await runs.end(run)
-    painter = Painter(env.files(run), env.files)
-    stages = painter.stages(view, end)
-    drivers = await env.drivers(runs, view.queue)
+    reader = StatusReader(env, runs, run)
+    status = await reader.read()
+    drivers = await env.drivers(runs, status.view.queue)
     errors = grouped(LogFollower(env.files(run)).new())
-    written = painter.plan.graph.outputs if painter.plan else {}
-    spent = await spent_by(env, runs, run) if cost and painter.plan else None
+    plan = reader.painter.plan
+    spent = await spent_by(env, runs, run) if cost and plan else None
     return {
-        **_about(view, end),
+        **_about(status.view, status.end),
         "inputs": await asyncio.to_thread(inputs_of, env.files(run)),
         "drivers": drivers,
-        "stages": stages,
-        "written": dict(written),
+        "stages": status.stages,
+        "written": dict(plan.graph.outputs if plan else {}),
         "errors": errors,
         "untold": await asyncio.to_thread(_untold, env.files(run)),
         "cost": spent,
@@ -147,7 +145,7 @@ def _stage_lines(stages: list[StageView], wide: bool) -> list[str]:
 
 
 def _error_lines(about: dict[str, Any], wide: bool) -> list[str]:
-    from .view.attempt_logs import group_lines
+    from treadle.client.attempt_logs import group_lines
 
     if not about["errors"]:
         return []

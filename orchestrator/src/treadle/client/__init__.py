@@ -1,6 +1,71 @@
-"""Start, find, watch, resume and steer runs, for programs and for the command line.
+"""Start runs from Python, wait for them, read their results, and steer them (docs/client.md).
 
-`client` has the operations. `submission` prepares a run from a document, `run_lookup` finds a run by name, and
-`run_views` reads runs from Temporal. `garbage_collection` removes stored data; `testing` executes whole runs inside one
-process.
+    from treadle.client import Client
+
+    with Client() as client:
+        run = client.run("wordcount.yaml", {"corpus": "books/*.txt"})
+        print(run.outputs)
+
+General layout: `async_client` and `sync_client` (the public classes), `client` (the verbs on Temporal and the store),
+`environment` (home, profile, embedded server), `documents`, `input_data`, `preparation` and `submission` (from a
+workflow to a run that can start), `resumption`, `run_lookup` (from a name to a run), `run_views`, `progress` and
+`run_status` (a run at one moment), `attempt_logs`, `stage_data`, `garbage_collection`, `testing` (whole runs inside one
+process).
 """
+
+from typing import TYPE_CHECKING
+
+from treadle.primitives.lazy_import import late
+
+if TYPE_CHECKING:
+    from treadle.dsl.document.document import InvalidDocument
+    from treadle.dsl.validation.inputs import InvalidInputs
+    from treadle.orchestrator.dispatcher.ledger.attempt_records import AttemptRecord
+    from treadle.orchestrator.environment.connection_errors import Unreachable
+
+    from .async_client import AsyncClient, AsyncRun, AsyncStage
+    from .client import NoSuchRun, RunConflict
+    from .errors import RunFailed, WorkerError
+    from .progress import StageView
+    from .run_status import RunStatus
+    from .run_views import RunEnd, RunFailure, RunView
+    from .sync_client import Client, Run, Stage
+
+__all__ = [
+    "AsyncClient",
+    "AsyncRun",
+    "AsyncStage",
+    "AttemptRecord",
+    "Client",
+    "InvalidDocument",
+    "InvalidInputs",
+    "NoSuchRun",
+    "Run",
+    "RunConflict",
+    "RunEnd",
+    "RunFailed",
+    "RunFailure",
+    "RunStatus",
+    "RunView",
+    "Stage",
+    "StageView",
+    "Unreachable",
+    "WorkerError",
+]
+
+__getattr__ = late(
+    __name__,
+    {
+        **dict.fromkeys(("AsyncClient", "AsyncRun", "AsyncStage"), ".async_client"),
+        **dict.fromkeys(("Client", "Run", "Stage"), ".sync_client"),
+        **dict.fromkeys(("NoSuchRun", "RunConflict"), ".client"),
+        **dict.fromkeys(("RunFailed", "WorkerError"), ".errors"),
+        **dict.fromkeys(("RunEnd", "RunFailure", "RunView"), ".run_views"),
+        "RunStatus": ".run_status",
+        "StageView": ".progress",
+        "AttemptRecord": "treadle.orchestrator.dispatcher.ledger.attempt_records",
+        "InvalidDocument": "treadle.dsl.document.document",
+        "InvalidInputs": "treadle.dsl.validation.inputs",
+        "Unreachable": "treadle.orchestrator.environment.connection_errors",
+    },
+)

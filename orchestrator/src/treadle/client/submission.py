@@ -61,6 +61,16 @@ def new_run_id(workflow: str) -> str:
     return f"{workflow}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
 
 
+def run_id(wanted: str | None, workflow: str, option: str = "id") -> str:
+    """The id of a new run: the wanted one, or a new one. Raises UsageError for an invalid one; `option` names it."""
+    if not wanted:
+        return new_run_id(workflow)
+    if not RUN_ID.fullmatch(wanted):
+        text = f"{option} {wanted!r} cannot be a run id"
+        raise UsageError(text, "Use letters, digits, `.`, `_` and `-`; at most 200.")
+    return wanted
+
+
 def function_references(spec: Spec) -> list[str]:
     """All user functions of a workflow and its sub-workflows, without duplicates, sorted."""
     found: set[str] = set()

@@ -146,9 +146,8 @@ def _lines_of(below: str, files: RunFiles, plan: Plan, view: RunView | None) -> 
     """(lines of one run, items that are not included)"""
     from datetime import UTC, datetime
 
+    from treadle.client.attempt_logs import LogFollower
     from treadle.orchestrator.cost.measured import Spending
-
-    from .attempt_logs import LogFollower
 
     seconds = ((view.closed or datetime.now(UTC)) - view.started).total_seconds() if view else 0.0
     spending = Spending(files, plan)

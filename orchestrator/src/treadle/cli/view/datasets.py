@@ -8,103 +8,39 @@ import math
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import redirect_stdout
-from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from treadle.orchestrator.plan.plan import Child, DataRef, Plan, Segment
-from treadle.orchestrator.run_store.run_files import LoopResult, Manifest, Submission
-from treadle.primitives.errors import MissingError, UsageError
-
-from .attempt_logs import nodes_of
+from treadle.client.stage_data import StageData
+from treadle.orchestrator.run_store.run_files import Submission
 
 if TYPE_CHECKING:
-    from treadle.orchestrator.run_store.run_files import RunFiles
-    from treadle.primitives.blocks import Blocks
-    from treadle.primitives.encoding.references import Slice
+    from treadle.client.environment import ClientEnvironment
 
-    from ..common.environment import Environment
+_END = object()
 
 
-class Incomplete(UsageError):
-    """The stage is not finished yet."""
-
-
-def records(env: Environment, run: str, stage: str) -> Iterator[Iterator[str]]:
+def records(env: ClientEnvironment, run: str, stage: str) -> Iterator[Iterator[str]]:
     """Each record as the pieces of a line of JSON; a large record has several. Raises UsageError for a stage without
     data, Incomplete."""
     from treadle.executors.bundle.unpack import prepare
-    from treadle.primitives.blocks import Blocks
-    from treadle.primitives.stores.shared_memory import HostFolder
 
     files = env.files(run)
     submission = files.load(Submission, "spec")
-    plan = files.find(Plan, "plan")
-    if plan is None:
-        raise Incomplete(f"run {run} has not begun yet")
-    slices = _slices(files, plan, _reference(plan, stage), stage)
+    data = StageData(env, run, stage)
     prepare(files.store, run, submission.bundle, files.key, submission.shared)
-    blocks = Blocks(files.store, run, HostFolder(env.home.host_root))
-    try:
-        for one in slices:
-            yield from _lines(blocks, one)
-    except MissingError as error:
-        hint = "Shared memory is given back once a run has succeeded: give the stage `durability: segment`."
-        raise UsageError(f"the data of {stage} is not kept: {error.message}", hint) from error
+    for part in _quietly(data.parts()):
+        yield from map(_pieces, data.rows(part))
 
 
-def _reference(plan: Plan, stage: str) -> DataRef:
-    reference = plan.datasets.get(stage)
-    if reference is not None:
-        return reference
-    known = f"Stages with data: {', '.join(sorted(plan.datasets)) or 'none'}."
-    if not nodes_of(plan, stage):
-        raise UsageError(f"the workflow has no stage {stage}", known)
-    raise UsageError(f"{stage} leaves no data of its own: {_reason(plan, stage)}", known)
-
-
-def _reason(plan: Plan, stage: str) -> str:
-    match next((node for node in plan.graph.nodes if stage in (*node.stages, node.id)), None):
-        case Segment(id=node):
-            return f"it runs within {node}"
-        case Child():
-            return "it is a run of its own"
-    return "of a loop the last state is kept, for the stages that read it"
-
-
-def _slices(files: RunFiles, plan: Plan, reference: DataRef, stage: str) -> list[Slice]:
-    from treadle.orchestrator.dispatcher.tasks.dataset_scope import Scope, loop_chains, partition_inputs
-
-    @cache
-    def manifest(segment: str) -> Manifest:
-        found = files.manifest(segment)
-        if found is None:
-            raise Incomplete(f"{stage} is not complete")
-        return found
-
-    def loop(name: str) -> LoopResult:
-        found = files.find(LoopResult, f"segments/{name}/result")
-        if found is None:
-            raise Incomplete(f"{stage} is not complete")
-        return found
-
-    data = Scope(loop_chains(plan.graph)).data(reference, loop)
-    outcomes = [outcome for segment in data.segments for outcome in manifest(segment).outcomes]
-    uri = plan.graph.outputs.get(stage)
-    if uri and outcomes and all(outcome.block is None for outcome in outcomes):
-        raise UsageError(f"{stage} keeps no data in the run", f"It was written to {uri}")
-    inputs = partition_inputs(data, manifest)
-    return [one for partition in inputs for row in partition.inputs for one in row]
-
-
-def _lines(blocks: Blocks, one: Slice) -> Iterator[Iterator[str]]:
-    with redirect_stdout(sys.stderr):  # modules of the run may print when imported
-        value = blocks.get(one)
-    if one.kind == "table":
-        for batch in value.to_batches(max_chunksize=1024):
-            yield from map(_pieces, batch.to_pylist())
-    else:
-        yield from map(_pieces, value)
+def _quietly(parts: Iterator[Any]) -> Iterator[Any]:
+    """Decoding a part imports modules of the run, which may print."""
+    while True:
+        with redirect_stdout(sys.stderr):
+            part = next(parts, _END)
+        if part is _END:
+            return
+        yield part
 
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
+from treadle.client.progress import StageView
 from treadle.orchestrator.telemetry.logs import printable
 
 from ..common import formatting
 from ..common.exit_codes import complain
-from .progress import StageView
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

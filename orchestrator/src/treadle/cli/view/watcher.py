@@ -26,10 +26,10 @@ from ..common.options import duration
 
 if TYPE_CHECKING:
     from treadle.client.client import Runs
+    from treadle.client.progress import StageView
     from treadle.client.run_views import RunEnd, RunFailure, RunView
     from treadle.orchestrator.plan.plan import Graph
 
-    from .progress import StageView
     from .watch_output import Screen
 
 SECOND_CHANCE = 2.0
@@ -120,12 +120,13 @@ class Watcher:
     """One watched run. For one use."""
 
     def __init__(self, env: Environment, runs: Runs, run: str, how: Watching) -> None:
-        from .attempt_logs import LogFollower
+        from treadle.client.attempt_logs import LogFollower
+        from treadle.client.run_status import StatusReader
+
         from .costs import Running
-        from .progress import Painter
 
         self._env, self._runs, self._run, self._how = env, runs, run, how
-        self._painter = Painter(env.files(run), env.files)
+        self._reader = StatusReader(env, runs, run)
         self._cost = Running(env, run)
         self._logs = LogFollower(env.files(run)) if how.logs else None
         self._keys = _Keys()
@@ -167,9 +168,9 @@ class Watcher:
 
     async def _look(self) -> Exit | None:
         """Show the current state; return a code if the watcher must stop."""
-        view = await self._view()
-        stages = await asyncio.to_thread(self._painter.stages, view)
-        cost = await asyncio.to_thread(self._cost.text, self._painter.plan)
+        status = await self._reader.read(await self._view())
+        view, stages = status.view, status.stages
+        cost = await asyncio.to_thread(self._cost.text, self._reader.painter.plan)
         self._screen.show(view, stages, cost)
         await self._show_logs()
         self._say_what_drivers_lost(view)
@@ -261,11 +262,10 @@ class Watcher:
         return None
 
     async def _ended(self, end: RunEnd) -> Exit:
-        view = await self._runs.view(self._run)
-        self._painter.forget()
-        stages = await asyncio.to_thread(self._painter.stages, view, end)
-        cost = await asyncio.to_thread(self._cost.text, self._painter.plan, last=True)
-        self._screen.show(view, stages, cost)
+        status = await self._reader.read()
+        view = status.view
+        cost = await asyncio.to_thread(self._cost.text, self._reader.painter.plan, last=True)
+        self._screen.show(view, status.stages, cost)
         await self._show_logs()
         self._screen.close()
         code = show_end(self._run, view, end, jsonl=self._how.output == "jsonl")
@@ -280,9 +280,8 @@ class Watcher:
         return self._after(end.failure) if end.failure else [f"Go on with it: {resuming(self._run)}"]
 
     def _after(self, failure: RunFailure) -> list[str]:
+        from treadle.client.attempt_logs import LogFollower
         from treadle.orchestrator.protocol.messages import LEFT
-
-        from .attempt_logs import LogFollower
 
         again, kind, failed = resuming(self._run), failure.failure, failure.run or self._run
         if kind == LEFT:
@@ -295,7 +294,7 @@ class Watcher:
 
     def _made(self, skipped: Sequence[str]) -> list[str]:
         """The location of the data of a workflow without declared outputs."""
-        plan = self._painter.plan
+        plan = self._reader.painter.plan
         if plan is None or plan.graph.outputs:
             return [f"{stage} is in {uri}" for stage, uri in plan.graph.outputs.items()] if plan else []
         ends = [stage for stage in plan.datasets if stage not in skipped and _is_end(plan.graph, stage)]

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from treadle.dsl.graph.drawing import HEIGHT, WIDTH, draw
+
 from ...common import formatting
 from ..run_inputs import brief
-from .drawing import HEIGHT, WIDTH, draw
 from .facts import Attempted, Facts, NodeFacts
 
 if TYPE_CHECKING:
+    from treadle.client.attempt_logs import ErrorGroup
     from treadle.client.run_views import RunEnd, RunView
-
-    from ..attempt_logs import ErrorGroup
 
 SLOWEST = 12
 """Number of slowest attempts listed."""

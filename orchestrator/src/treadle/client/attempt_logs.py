@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -12,13 +13,13 @@ from msgspec import Struct
 from treadle.executors.attempt_log import logged
 from treadle.executors.failure_text import error_text
 from treadle.orchestrator.dispatcher.ledger.attempt_records import AttemptRecord
-
-from ..common.exit_codes import complain
+from treadle.primitives.errors import UsageError
 
 if TYPE_CHECKING:
     from treadle.orchestrator.plan.plan import Graph, Plan
     from treadle.orchestrator.run_store.run_files import RunFiles
 
+_log = logging.getLogger(__name__)
 SHOWN = 8
 """Maximum number of partitions and places named for each group of errors."""
 _BUNDLE = re.compile(r'File "[^"]*/bundles/[0-9a-f]{64}/modules/')
@@ -59,7 +60,7 @@ def _record(line: bytes, name: str) -> AttemptRecord | None:
     try:
         return msgspec.json.decode(line, type=AttemptRecord)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        complain(f"a line of {name} is no record of an attempt and is left out: {error}")
+        _log.warning("a line of %s is no record of an attempt and is left out: %s", name, error)
         return None
 
 
@@ -156,6 +157,21 @@ def chosen(
         and (partition is None or record.partition == partition)
         and (attempt is None or record.attempt == attempt)
     ]
+
+
+def reader(
+    files: RunFiles, stage: str | None, partition: int | None, attempt: int | None
+) -> Callable[[], list[AttemptRecord]]:
+    """A function that returns the requested records that it has not returned before. Raises UsageError for an unknown
+    stage."""
+    from treadle.orchestrator.plan.plan import Plan
+
+    follower = LogFollower(files)
+    plan = files.find(Plan, "plan") if stage else None
+    segments = nodes_of(plan, stage) if plan and stage else None
+    if plan and not segments:
+        raise UsageError(f"run {files.run} has no stage {stage}", f"See: treadle show {files.run}")
+    return lambda: chosen(follower.new(), segments, stage or "", partition, attempt)
 
 
 def nodes_of(plan: Plan, stage: str) -> set[str]:

@@ -1,15 +1,18 @@
-"""The graph of a run as boxes and lines. A node's layer is its longest distance from a start. Pure."""
+"""A graph as boxes and lines. A node's layer is its longest distance from a start. Pure."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 
 from msgspec import Struct
 
 WIDTH, HEIGHT = 190, 46
 """Size of a box, in pixels."""
 GAP_X, GAP_Y = 56, 18
+_LETTERS = 26
+"""Longest text that fits into a box."""
 
 
 class Box(Struct, frozen=True):
@@ -73,3 +76,38 @@ def _line(source: Box, target: Box) -> Curve:
     x1, y1 = target.x, target.y + HEIGHT // 2
     bend = max(GAP_X // 2, (x1 - x0) // 2)
     return Curve(f"M{x0} {y0}C{x0 + bend} {y0} {x1 - bend} {y1} {x1} {y1}")
+
+
+class Figure(Struct, frozen=True):
+    """What a box shows: two lines of text, and the colour of its border."""
+
+    node: str
+    title: str
+    note: str = ""
+    colour: str = "#757575"
+
+
+def svg(figures: Sequence[Figure], edges: Iterable[tuple[str, str]]) -> str:
+    """An SVG image that stands on a light and on a dark page. `figures` are in topological order."""
+    picture = draw([figure.node for figure in figures], edges)
+    lines = "".join(f'<path d="{line.path}" fill="none" stroke="currentColor" opacity=".5"/>' for line in picture.lines)
+    boxes = "".join(_box(box, figure) for box, figure in zip(picture.boxes, figures, strict=True))
+    size = f'width="{picture.width}" height="{picture.height}" viewBox="0 0 {picture.width} {picture.height}"'
+    style = 'style="max-width:100%;height:auto" font-family="sans-serif" font-size="12"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style} role="img">{lines}{boxes}</svg>'
+
+
+def _box(box: Box, figure: Figure) -> str:
+    title, note = (_shortened(text) for text in (figure.title, figure.note))
+    middle = box.x + WIDTH // 2
+    return (
+        f"<g><title>{escape(figure.title)}</title>"
+        f'<rect x="{box.x}" y="{box.y}" width="{WIDTH}" height="{HEIGHT}" rx="6" fill="none" '
+        f'stroke="{figure.colour}" stroke-width="2"/>'
+        f'<text x="{middle}" y="{box.y + 20}" text-anchor="middle" fill="currentColor">{title}</text>'
+        f'<text x="{middle}" y="{box.y + 36}" text-anchor="middle" fill="{figure.colour}">{note}</text></g>'
+    )
+
+
+def _shortened(text: str) -> str:
+    return escape(text if len(text) <= _LETTERS else f"{text[: _LETTERS - 1]}…")

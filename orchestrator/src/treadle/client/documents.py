@@ -1,10 +1,10 @@
-"""Reads the files given to a command: a YAML file, or a Python file or module that defines a Workflow."""
+"""The document to run: from a YAML file, from a Python file that defines a Workflow, or from a Workflow."""
 
 from __future__ import annotations
 
 import runpy
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +13,6 @@ from treadle.dsl.document.child_workflows import linked
 from treadle.dsl.document.document import Document, InvalidDocument, unreadable
 from treadle.dsl.document.workflow_files import from_spec, load
 from treadle.dsl.model import Spec
-from treadle.primitives.errors import UsageError
-
-from .options import pair
 
 if TYPE_CHECKING:
     from treadle.dsl import Workflow
@@ -57,41 +54,30 @@ def findings(document: Document, base: Path, *, functions: bool = True) -> list[
     return found
 
 
-def load_checked(path: Path) -> StartableDocument:
-    """The document, valid, with importable functions. Raises InvalidDocument with every finding."""
+def load_checked(source: Path | Workflow) -> StartableDocument:
+    """The valid document of a file or a Workflow. Raises InvalidDocument with every finding.
+
+    The base of a Workflow is the folder of the running script, or the current folder in a notebook.
+    """
+    if isinstance(source, Path):
+        return _checked(*read_document(source), source.absolute().parent)
+    return _checked(from_spec(source.spec(), path=_script()), source.captured, _script().parent)
+
+
+def _script() -> Path:
+    """The script that this process runs. In a notebook: a file that is not there, in the current folder."""
+    return Path(getattr(sys.modules["__main__"], "__file__", None) or "notebook").absolute()
+
+
+def _checked(document: Document, captured: Mapping[str, bytes], base: Path) -> StartableDocument:
     from treadle.dsl.diagnostics.diagnostics import has_errors
 
-    document, captured = read_document(path)
-    base = path.absolute().parent
     found = findings(document, base)
     if has_errors(found):
         raise InvalidDocument(found, document.sources)
     if str(base) not in sys.path:
         sys.path.insert(0, str(base))
     return StartableDocument(document, linked(document), base, captured, tuple(found))
-
-
-def read_inputs(pairs: Sequence[str] | None, file: Path | None) -> dict[str, Any]:
-    """The values of `--inputs FILE`, overridden by `-i k=v`. Raises UsageError."""
-    given = _inputs_file(file) if file is not None else {}
-    return given | dict(pair(each, "-i") for each in pairs or ())
-
-
-def _inputs_file(file: Path) -> dict[str, Any]:
-    from treadle.dsl.document.loader import load_yaml
-
-    try:
-        loaded = load_yaml(file.read_text("utf-8"))
-    except OSError as error:
-        raise UsageError(f"--inputs {file}: {error.strerror}", "Check the name.") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"--inputs {file} is not UTF-8 text", "Save it as UTF-8.") from error
-    if loaded.problems:
-        problem = loaded.problems[0]
-        raise UsageError(f"--inputs {file}: line {problem.span.line}: {problem.message}", problem.hint)
-    if not isinstance(loaded.data, dict):
-        raise UsageError(f"--inputs {file} holds no mapping", "Write `name: value` lines.")
-    return dict(loaded.data)
 
 
 def read_workflow(path: Path) -> Workflow:

@@ -1,0 +1,86 @@
+"""A run at one moment: its state, its stages, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from .attempt_logs import LogFollower, grouped
+from .errors import RunFailed, WorkerError
+from .progress import Painter, StageView
+from .run_views import RunEnd, RunView, State
+
+if TYPE_CHECKING:
+    from .client import Runs
+    from .environment import ClientEnvironment
+
+
+class RunStatus(Struct, frozen=True):
+    """A run at one moment."""
+
+    view: RunView
+    stages: tuple[StageView, ...]
+    """The nodes of the plan in its order; empty until a driver has opened the run."""
+    end: RunEnd | None = None
+    """None while the run is open."""
+    edges: tuple[tuple[str, str], ...] = ()
+    """(node, node that needs it) in the plan."""
+
+    @property
+    def run(self) -> str:
+        """The id of the run."""
+        return self.view.run
+
+    @property
+    def state(self) -> State:
+        """`running`, `paused`, `succeeded`, `failed`, `cancelled`, `terminated` or `timed out`."""
+        return self.view.state
+
+    @property
+    def open(self) -> bool:
+        """Whether the run has not ended."""
+        return self.view.open
+
+    @property
+    def outputs(self) -> dict[str, Any]:
+        """The outputs that the workflow declares; empty unless the run has succeeded."""
+        return self.end.outputs if self.end else {}
+
+    def _repr_html_(self) -> str:
+        from .run_drawing import html
+
+        return html(self)
+
+
+class StatusReader:
+    """Reads the status of one run again and again. What has ended in the store is read once."""
+
+    def __init__(self, env: ClientEnvironment, runs: Runs, run: str) -> None:
+        self._runs, self._run = runs, run
+        self.painter = Painter(env.files(run), env.files)
+
+    async def read(self, view: RunView | None = None) -> RunStatus:
+        """`view`: the state of the run, if it is known. Raises NoSuchRun, Unreachable."""
+        view = view or await self._runs.view(self._run)
+        end = None if view.open else await self._runs.end(self._run)
+        if end is not None:
+            self.painter.forget()
+        stages = await asyncio.to_thread(self.painter.stages, view, end)
+        nodes = self.painter.plan.graph.nodes if self.painter.plan else ()
+        edges = tuple((need, node.id) for node in nodes for need in (*node.data, *node.after))
+        return RunStatus(view, tuple(stages), end, edges)
+
+
+def failure(env: ClientEnvironment, run: str, end: RunEnd) -> RunFailed:
+    """The error for a run that ended without success, with the worker's traceback as its cause. Blocking."""
+    known = end.failure
+    if known is None:
+        return RunFailed(run, end.state, "", "")
+    error = RunFailed(run, end.state, known.failure, known.message, known.node)
+    groups = grouped(LogFollower(env.files(known.run or run)).new())
+    final = next((group for group in groups if group.final), None)
+    if final is not None:
+        error.__cause__ = WorkerError(final.error, final.message, final.details)
+    return error
