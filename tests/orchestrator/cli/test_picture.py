@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from treadle.cli.view import progress
 from treadle.cli.view.watch_output import Pace
+from treadle.client import progress
 from treadle.client.progress import Painter, _bare, _from_beat
 from treadle.client.run_views import NodeView, RunView, State
 from treadle.client.wide_segments import SegmentTaskGroups, sum_of
