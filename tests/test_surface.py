@@ -19,6 +19,10 @@ ROOMS = ("primitives", "executors", "dsl", "orchestrator")
 DISPATCHER = "orchestrator/src/treadle/orchestrator/dispatcher"
 MAXIMUM_LINES = 400
 NAMES = {
+    "treadle.client": (
+        "AsyncClient AsyncRun AsyncStage AttemptRecord Client InvalidDocument InvalidInputs NoSuchRun Run RunConflict "
+        "RunEnd RunFailed RunFailure RunStatus RunView Stage StageView Unreachable WorkerError"
+    ),
     "treadle.dsl": (
         "Loop Result Spec Workflow batch contains csv ends_with event expr fixed has is_in items jsonl kafka matches "
         "npy objects parquet range_ run schedule size starts_with task text trigger webhook"

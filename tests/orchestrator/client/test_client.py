@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from orchestrator.waiting import wait_until
+from eventually import eventually
 
 from treadle.client import AsyncClient, Client, InvalidInputs, NoSuchRun, RunConflict, RunFailed, WorkerError
 from treadle.dsl import Workflow
@@ -130,7 +130,7 @@ def test_cancelled_run_raises_without_a_cause(client: Client, tmp_path: Path) ->
         time.sleep(60)
 
     run = client.submit(mapped(slow, "slow"), {"data": [1]})
-    wait_until(begun.exists)
+    eventually(begun.exists)
     run.cancel("enough")
     with pytest.raises(RunFailed) as raised:
         run.wait()

@@ -118,19 +118,15 @@ def _runs(env: Environment, incomplete: str) -> Iterable[str]:
 def _listed_runs(env: Environment, prefix: str) -> list[str]:
     """From Temporal; none when the embedded server does not run."""
     from treadle.orchestrator import embedded
-    from treadle.orchestrator.temporal.connect import connect
-
-    from .environment import silence_core
 
     async def names(runs: Runs) -> list[str]:
         return [view.run async for view in runs.list_runs(_MOST_RUNS, prefix=prefix)]
 
     async def work() -> list[str]:
-        return await names(env.runs(await connect(env.profile, env.home)))
+        return await names(env.runs(await env.connect()))
 
     if env.profile.embedded and embedded.running_server(env.home) is None:
         return []
-    silence_core()
     return asyncio.run(work())
 
 
