@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+
+from treadle.dsl.graph.drawing import Figure, svg
 
 from .attempt_logs import LogFollower, grouped
 from .errors import RunFailed, WorkerError
@@ -15,6 +18,8 @@ from .run_views import RunEnd, RunView, State
 if TYPE_CHECKING:
     from .client import Runs
     from .environment import ClientEnvironment
+
+_COLOURS = {"done": "#2e7d32", "running": "#1565c0", "failed": "#c62828", "stopped": "#ef6c00", "skipped": "#9e9e9e"}
 
 
 class RunStatus(Struct, frozen=True):
@@ -49,9 +54,7 @@ class RunStatus(Struct, frozen=True):
         return self.end.outputs if self.end else {}
 
     def _repr_html_(self) -> str:
-        from .run_drawing import html
-
-        return html(self)
+        return _html(self)
 
 
 class StatusReader:
@@ -84,3 +87,19 @@ def failure(env: ClientEnvironment, run: str, end: RunEnd) -> RunFailed:
     if final is not None:
         error.__cause__ = WorkerError(final.error, final.message, final.details)
     return error
+
+
+def _html(status: RunStatus) -> str:
+    """The state, the failure, and the graph of the plan with the state of each node."""
+    failure = status.end.failure if status.end else None
+    why = f": {failure.failure}: {failure.message}" if failure else ""
+    head = f"<div><b>{escape(status.run)}</b> {escape(status.state + why)}</div>"
+    known = {stage.node for stage in status.stages}
+    edges = [edge for edge in status.edges if known.issuperset(edge)]
+    return head + svg([_figure(stage) for stage in status.stages], edges)
+
+
+def _figure(stage: StageView) -> Figure:
+    count = f", {stage.committed} of {stage.partitions}" if stage.partitions else ""
+    title = ", ".join(stage.stages) or stage.node
+    return Figure(stage.node, title, f"{stage.state}{count}", _COLOURS.get(stage.state, "#757575"))
