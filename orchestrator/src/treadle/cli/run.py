@@ -75,9 +75,9 @@ class Starting:
 
 
 def prepare_file(env: Environment, file: Path, given: Given, site: RunLocation | None = None) -> Prepared:
-    """Everything checked and planned, nothing started. Raises InvalidDocument, InvalidInputs, UsageError.
+    """Check and plan without starting. Raises InvalidDocument, InvalidInputs, UsageError.
 
-    `site`: in place of what the profile has.
+    `site` replaces the resources of the profile.
     """
     from treadle.client.documents import load_checked
     from treadle.client.preparation import prepare_document

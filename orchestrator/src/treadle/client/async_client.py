@@ -170,7 +170,7 @@ class AsyncClient:
     async def logs(
         self, run: str, stage: str | None = None, *, partition: int | None = None, attempt: int | None = None
     ) -> Sequence[AttemptRecord]:
-        """What attempts printed, and the errors of those that failed; oldest first.
+        """The records of attempts that printed something or failed, oldest first.
 
         stage, partition (from 0), attempt (from 1): only these. Raises UsageError for a stage that is not in the run.
         """

@@ -1,4 +1,4 @@
-"""What a run needs before it goes on: repaired objects and a driver."""
+"""Prepares an existing run to go on: repairs its objects and ensures a driver."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class RunStatus(Struct, frozen=True):
 
 
 class StatusReader:
-    """Reads the status of one run again and again. What has ended in the store is read once."""
+    """Reads the status of one run repeatedly. Closed segments are read once."""
 
     def __init__(self, env: ClientEnvironment, runs: Runs, run: str) -> None:
         self._runs, self._run = runs, run

@@ -44,7 +44,7 @@ class StageData:
 
     @cached_property
     def kind(self) -> Kind:
-        """What the partitions are: lists of Python objects, Arrow tables, or NumPy arrays."""
+        """The kind of the partitions: lists of Python objects, Arrow tables, or NumPy arrays."""
         return self._slices[0].kind if self._slices else "objects"
 
     def parts(self) -> Iterator[Any]:

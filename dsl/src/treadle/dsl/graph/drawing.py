@@ -79,7 +79,7 @@ def _line(source: Box, target: Box) -> Curve:
 
 
 class Figure(Struct, frozen=True):
-    """What a box shows: two lines of text, and the colour of its border."""
+    """The content of a box: two lines of text, and the colour of its border."""
 
     node: str
     title: str

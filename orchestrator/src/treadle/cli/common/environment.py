@@ -31,7 +31,7 @@ class Environment(ClientEnvironment):
         return Registry(self.store, self.key)
 
     async def starter(self, client: Client) -> RunStarter:
-        """What starts runs for events."""
+        """The object that starts runs for events."""
         from treadle.triggers.starter import RunStarter, ensure_search_attribute
 
         await ensure_search_attribute(client)
