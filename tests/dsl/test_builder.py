@@ -335,3 +335,13 @@ def test_package_import_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parent, check=False)
     assert done.returncode == 0
+
+
+def test_workflow_draws_its_stages_and_their_edges() -> None:
+    wf = Workflow("drawn")
+    words = wf.map("words", items(["a b"]), uses="m:split")
+    wf.map("loud", words, uses="m:upper")
+    drawn = wf._repr_html_()
+    assert drawn.count("<rect") == 2
+    assert drawn.count("<path") == 1
+    assert drawn.index(">words<") < drawn.index(">loud<")

@@ -309,6 +309,12 @@ class Workflow(Body):
 
         return to_yaml(self.spec())
 
+    def _repr_html_(self) -> str:
+        """The graph of the stages, for notebooks."""
+        from ..graph.spec_drawing import html
+
+        return html(self.spec())
+
     # -- used by Body
 
     def inside(self, other: str | Workflow | Mapping[str, Any]) -> Any:
