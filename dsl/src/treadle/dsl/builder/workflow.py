@@ -26,6 +26,7 @@ from ..triggers import Trigger
 from .conversion import boundaries, condition, data, function, is_data, state, template, validated
 from .formats import Files, LiteralData, given
 from .handles import ChildHandle, Condition, DataValue, NamedValues, Scalar, StageHandle, ValueHandle
+from .running import WorkflowRun, client
 from .settings import StageSettings
 from .triggers import TriggerSource
 
@@ -308,6 +309,20 @@ class Workflow(Body):
         from ..document.writing import to_yaml
 
         return to_yaml(self.spec())
+
+    def run(
+        self, inputs: Mapping[str, Any] | None = None, *, id: str | None = None, executor: str | None = None
+    ) -> WorkflowRun:
+        """Run the workflow and wait for its end: `treadle.client.Client.run`. Raises UsageError without a client."""
+        started: WorkflowRun = client().run(self, inputs, id=id, executor=executor)
+        return started
+
+    def submit(
+        self, inputs: Mapping[str, Any] | None = None, *, id: str | None = None, executor: str | None = None
+    ) -> WorkflowRun:
+        """Start the workflow: `treadle.client.Client.submit`. Raises UsageError without a client."""
+        started: WorkflowRun = client().submit(self, inputs, id=id, executor=executor)
+        return started
 
     def _repr_html_(self) -> str:
         """The graph of the stages, for notebooks."""

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from html import escape
 
 from ..model import Spec
+from ..templates import template_paths
 from .drawing import Figure, svg
-from .graph import StageGraph, all_references
+from .graph import Node, StageGraph, all_references
 
 
 def html(spec: Spec) -> str:
@@ -24,13 +25,18 @@ def html(spec: Spec) -> str:
 def _edges(graph: StageGraph) -> Iterator[tuple[str, str]]:
     """(source, consumer) among the top stages."""
     for node in graph.nodes.values():
-        for _, reference, loops in all_references(node):
-            target = graph.find(reference, loops)
-            source = None if target is None else graph.node_of(target)
-            if source is not None:
-                ends = [(one.loops or (one.id,))[0] for one in (source, node)]
-                if ends[0] != ends[1]:
-                    yield ends[0], ends[1]
+        targets = [graph.find(reference, loops) for _, reference, loops in all_references(node)]
+        sources = [graph.node_of(target) for target in targets if target is not None]
+        read = template_paths(node.stage.model_dump(exclude={"stages"}))
+        names = [*node.stage.needs, *(path[1] for path in read if path[0] == "stages")]
+        for source in [*sources, *map(graph.nodes.get, names)]:
+            if source is not None and (ends := (_top(source), _top(node)))[0] != ends[1]:
+                yield ends
+
+
+def _top(node: Node) -> str:
+    """The stage itself, or the outermost loop around it."""
+    return (*node.loops, node.id)[0]
 
 
 def _ordered(needs: dict[str, set[str]]) -> list[str]:
