@@ -72,7 +72,7 @@ def consumer(monkeypatch: pytest.MonkeyPatch) -> Consumer:
     made = Consumer(KafkaError.UNSTABLE_OFFSET_COMMIT)
     monkeypatch.setattr(confluent_cluster, "Consumer", lambda *_, **__: made)
     monkeypatch.setattr(confluent_cluster, "Topics", Topics)
-    monkeypatch.setattr(confluent_cluster, "Watch", lambda *_: SimpleNamespace(tick=lambda: False))
+    monkeypatch.setattr(confluent_cluster, "HealthCheck", lambda *_: SimpleNamespace(tick=lambda: False))
     return made
 
 
