@@ -79,13 +79,13 @@ class AsyncClient:
     ) -> AsyncRun:
         """Check, plan and start a run; return as soon as Temporal has it.
 
-        workflow: a Workflow, or the path of a YAML or Python file.
-        inputs: values by the names of the workflow's inputs. An input of type `dataset` also takes a list of records, a
-            NumPy array, and a table of Arrow, pandas or Polars; docs/client.md says how they are stored.
-        id: the run's id; default: made of the workflow's name and the time.
-        executor: for the stages that name none; default: that of the profile.
-        if_exists: what to do when a run has the id: raise RunConflict, return that run, or terminate it first.
-        start_delay: time until the run begins.
+        - `workflow`: a Workflow, or the path of a YAML or Python file.
+        - `inputs`: values by the names of the workflow's inputs. An input of type `dataset` also takes a list of
+          records, a NumPy array, and a table of Arrow, pandas or Polars (docs/client.md).
+        - `id`: the run's id; default: made of the workflow's name and the time.
+        - `executor`: for the stages that name none; default: that of the profile.
+        - `if_exists`: the action when a run has the id: raise RunConflict, return that run, or terminate it first.
+        - `start_delay`: time until the run begins.
 
         Raises InvalidDocument and InvalidInputs with every finding, UsageError for a run that cannot be planned,
         RunConflict.
