@@ -3,11 +3,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from treadle.dsl import Workflow, csv, expr, fixed, has, items, npy, parquet, range_, run, size, task, text
+from treadle.dsl.builder import running
 from treadle.dsl.document.workflow_files import load
 from treadle.dsl.expressions import ExpressionError
 from treadle.dsl.normalise import normalise
@@ -345,3 +347,38 @@ def test_workflow_draws_its_stages_and_their_edges() -> None:
     assert drawn.count("<rect") == 2
     assert drawn.count("<path") == 1
     assert drawn.index(">words<") < drawn.index(">loud<")
+
+
+def test_workflow_draws_edges_of_needs_and_expressions() -> None:
+    wf = Workflow("drawn")
+    total = wf.reduce("total", items([1, 2]), per="all", uses="m:sum")
+    shared = wf.broadcast("shared", total)
+    waits = wf.barrier("waits", total)
+    wf.map("reader", items([4]), uses="m:add", with_={"total": shared}, needs=[waits])
+    assert wf._repr_html_().count("<path") == 4
+
+
+def test_workflow_runs_through_the_client_that_its_distribution_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Workflow, Any]] = []
+
+    class Asked:
+        def run(self, workflow: Workflow, inputs: Any, **options: Any) -> str:
+            asked.append((workflow, inputs))
+            return "run"
+
+    monkeypatch.setattr(running, "entry_points", lambda group: [SimpleNamespace(load=lambda: Asked)])
+    running.client.cache_clear()
+    try:
+        wf = Workflow("found")
+        assert wf.run({"a": 1}) == "run"  # type: ignore[comparison-overlap]
+    finally:
+        running.client.cache_clear()
+    assert asked == [(wf, {"a": 1})]
+
+
+def test_workflow_without_a_client_names_the_distribution_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "entry_points", lambda group: [])
+    running.client.cache_clear()
+    with pytest.raises(UsageError) as refused:
+        Workflow("alone").submit()
+    assert refused.value.hint == "Install treadle-orchestrator."
