@@ -21,8 +21,9 @@ def imports_in_strings() -> Iterator[tuple[str, str, str]]:
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 for module, names in IMPORT.findall(node.value):
-                    for name in names.split(","):
-                        yield f"{file.relative_to(ROOT)}:{node.lineno}", module, name.split(" as ")[0].strip()
+                    for name in (part.split(" as ")[0].strip() for part in names.split(",")):
+                        if not name.startswith("_"):
+                            yield f"{file.relative_to(ROOT)}:{node.lineno}", module, name
 
 
 @pytest.mark.parametrize(("where", "module", "name"), sorted(set(imports_in_strings())))

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 TESTS = Path(__file__).parent
-PRIVATE = re.compile(r"_[^_]")
+PRIVATE = re.compile(r"_(?!_|repr_)")
+"""`_repr_html_` and its like are the public names of notebooks."""
 PUBLIC = {"_replace", "_exit"}
 """Of named tuples and of `os`; documented in spite of the underscore, as the codes of `KafkaError`."""
 REASON = re.compile(r"# private: \w+")

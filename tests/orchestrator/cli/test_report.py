@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from orchestrator.broken_runs import Broken
 
+# private: a small unit of the page
 from treadle.cli.view.report.facts import Attempted, Facts, NodeFacts, _nodes, gather, node_of, percentiles
 
 # private: a small unit of the page
