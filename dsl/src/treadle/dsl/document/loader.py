@@ -15,10 +15,9 @@ import yaml
 
 from ..diagnostics.diagnostics import Path, Span
 from .scalars import UnsupportedTag, resolve
-from .syntax import SyntaxProblem, YamlProblem, explain
+from .syntax import MAX_DEPTH, SyntaxProblem, YamlProblem, explain
 
 MAX_CHARACTERS = 2 * 2**20
-MAX_DEPTH = 64
 MAX_VALUES = 100_000
 """Limit of written keys and values; data belongs into files."""
 MAX_ALIASES = 1000

@@ -11,6 +11,8 @@ import yaml
 from ..diagnostics.diagnostics import Path, Span
 
 _TOP = Span(1, 1, 1, 2)
+MAX_DEPTH = 64
+"""Levels of nesting in a document."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ def explain(error: yaml.YAMLError | UnicodeEncodeError, text: str) -> SyntaxProb
         return _unquoted(mark, text)
     span = Span(mark.line + 1, mark.column + 1, mark.line + 1, mark.column + 2)
     words = f"{error.context or ''} {error.problem or ''}"
+    if "nesting depth" in words:  # PyYAML 6.0.4 has a limit of its own, far above this one
+        return SyntaxProblem("T004", f"more than {MAX_DEPTH} levels of nesting", "", span)
     message, hint = _words(words, text[mark.index : mark.index + 1])
     opening = error.context_mark
     if opening is not None and re.search(r"flow|quoted scalar.*end of stream|a tag", words):
