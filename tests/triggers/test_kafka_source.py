@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, Message, TopicPartition
 from kafka import Broker
-from triggers.source_suite import Bench, Heard, SourceTests, take, until, values
+from triggers.source_suite import PATIENCE, Bench, Heard, SourceTests, take, until, values
 from triggers.world import TOPIC, Owner, World
 
 from treadle.primitives.errors import TreadleError
 from treadle.primitives.events import Record
+from treadle.triggers.kafka import confluent_cluster
 from treadle.triggers.kafka.cluster_interface import ConsumerFenced, EventSource, Listener
 from treadle.triggers.kafka.confluent_cluster import ClusterSource
 
@@ -110,6 +113,23 @@ class TestCluster(SourceTests):
         source = bench.join("one", Heard())
         assert values(take(1, source)) == [b"1"]
         source.close()
+
+    def test_record_from_before_a_seek_is_dropped(self, bench: ClusterBench, monkeypatch: pytest.MonkeyPatch) -> None:
+        bench.produce(0, [b"0", b"1"])
+        early = Consumer({**bench.broker.settings, "group.id": "early"})
+        early.assign([TopicPartition(bench.topic, 0, 0)])
+        late = early.consume(1, timeout=PATIENCE)
+
+        class Delayed(Consumer):
+            def consume(self, *args: Any, **kwargs: Any) -> list[Message]:
+                found = super().consume(*args, **kwargs)
+                return [*late, *found] if found else found
+
+        monkeypatch.setattr(confluent_cluster, "Consumer", Delayed)
+        source = bench.join("one", Heard(start=1))
+        assert values(take(1, source)) == [b"1"]
+        source.close()
+        early.close()
 
     def test_lag_is_known_of_partitions_that_gave_no_record_yet(self, bench: ClusterBench) -> None:
         for number in (0, 1):

@@ -95,6 +95,8 @@ class ClusterSource:
         self._placed: dict[tuple[str, int], KafkaPartition] = {}
         self._next: dict[tuple[str, int], int] = {}
         """Offset of the next record. The library knows it only for partitions that have returned a record."""
+        self._sought: dict[tuple[str, int], int] = {}
+        """Offset of the last seek. On a busy machine the library may still return records of the position before."""
         self._unverified: list[Message] = []
         """Records read before their topic's UUID was checked again."""
         self._bounds_seen: dict[tuple[str, int], tuple[int, int]] = {}
@@ -128,7 +130,8 @@ class ClusterSource:
         for message in messages:
             error = message.error()
             if error is None or error.code() in _PLACED:
-                if (place := _place_of(message)) in self._placed:
+                place = _place_of(message)
+                if place in self._placed and (error or (message.offset() or 0) >= self._sought[place]):
                     self._unverified.append(message)
                     if error is None or error.code() == _END:
                         self._next[place] = (message.offset() or 0) + (error is None)
@@ -230,7 +233,7 @@ class ClusterSource:
 
     def _go(self, to: TopicPartition) -> None:
         """The library stops permanently where an offset was out of range, so such a partition is assigned again."""
-        self._next[to.topic, to.partition] = to.offset
+        self._next[to.topic, to.partition] = self._sought[to.topic, to.partition] = to.offset
         try:
             self._consumer.seek(to)
         except KafkaException as error:
