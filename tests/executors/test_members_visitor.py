@@ -64,8 +64,8 @@ async def test_a_visitor_whose_connection_breaks_comes_back_and_is_asked_and_ans
         for connection in list(coordinator._open):  # private: the test cuts the connections
             connection.abort()
         await eventually_async(lambda: len(came) == 4)
+        await eventually_async(lambda: all(coordinator.present(SESSION, visitor.name) for visitor in (one, other)))
         assert local_gateways.gateway_to(other.name)
-        assert all(coordinator.present(SESSION, visitor.name) for visitor in (one, other))
         for reader, holder in ((one, other), (other, one)):
             assert await asyncio.to_thread(read, reader, holder) == HELD
     assert not local_gateways.gateway_to(other.name)
