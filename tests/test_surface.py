@@ -84,9 +84,9 @@ def test_every_name_offered_is_there(package: str) -> None:
 def test_command_line_has_these_verbs() -> None:
     import typer.main
 
-    from treadle.cli.commands import whole_application
+    from treadle.cli.commands import app
 
-    root = typer.main.get_command(whole_application())
+    root = typer.main.get_command(app)
     commands: dict[str, Any] = root.commands  # type: ignore[attr-defined]
     assert sorted(commands) == VERBS.split()
     assert sorted(commands["dev"].commands) == DEV_VERBS.split()

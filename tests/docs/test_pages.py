@@ -17,7 +17,7 @@ import typer.main
 from doc_pages import ROOT, Block, anchors, blocks, commands, links, name, pages, write_files
 from pydantic import TypeAdapter
 
-from treadle.cli.commands import whole_application
+from treadle.cli.commands import app
 from treadle.dsl import Workflow
 from treadle.dsl.document.document import Document
 from treadle.dsl.document.workflow_files import load
@@ -139,7 +139,7 @@ def test_data_of_a_page_can_be_read(page: Path) -> None:
 
 @cache
 def command_line() -> Any:
-    return typer.main.get_command(whole_application())
+    return typer.main.get_command(app)
 
 
 def unknown(words: list[str]) -> list[str]:

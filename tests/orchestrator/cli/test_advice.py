@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import typer
 
-from treadle.cli.commands import whole_application
+from treadle.cli.commands import app
 from treadle.cli.common.environment import Environment
 from treadle.cli.common.exit_codes import reported
 from treadle.cli.common.hints import advice
@@ -18,7 +18,7 @@ from treadle.primitives.errors import UsageError
 
 def commands() -> Iterator[tuple[str, bool]]:
     """(the command as typed, whether it has the option)."""
-    root: Any = typer.main.get_command(whole_application())
+    root: Any = typer.main.get_command(app)
     for name, command in root.commands.items():
         for inner, each in getattr(command, "commands", {"": command}).items():
             takes = any("--profile" in parameter.opts for parameter in each.params)

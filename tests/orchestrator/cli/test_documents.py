@@ -15,7 +15,7 @@ import pytest
 import typer.main
 from orchestrator.commands import Terminal, session
 
-from treadle.cli.commands import SECTIONS, whole_application
+from treadle.cli.commands import SECTIONS, app
 from treadle.cli.common.exit_codes import Exit
 from treadle.orchestrator.environment.profile import Profile, TemporalSettings
 
@@ -235,7 +235,7 @@ def test_page_of_settings_names_every_key_of_a_profile() -> None:
 
 def test_every_command_is_in_a_section_of_the_help() -> None:
     shown = {name.replace(" ", "-") for names in SECTIONS.values() for name in names}
-    known = set(typer.main.get_command(whole_application()).commands)  # type: ignore[attr-defined]
+    known = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
     assert known == shown
 
 
@@ -250,8 +250,7 @@ def test_help_names_only_variables_that_have_names_of_their_own(terminal: Termin
 
 def test_help_imports_nothing_heavy() -> None:
     code = (
-        "import sys; from treadle.cli.commands import whole_application;"
-        "whole_application()(['--help'], standalone_mode=False);"
+        "import sys; from treadle.cli.commands import app; app(['--help'], standalone_mode=False);"
         "heavy = ('temporalio', 'pyarrow', 'numpy', 'pydantic', 'rich', 'yaml', 'treadle.executors');"
         "print([name for name in heavy if name in sys.modules])"
     )
@@ -259,33 +258,12 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stdout.endswith("[]\n")
 
 
-MODULE_BUDGET = {"list": 76, "show": 76, "run": 77, "validate": 94}
-"""Command -> maximum number of treadle modules, at most two above the number it needs now."""
-FINDING = "treadle.client.client"
-LOADING = "treadle.client.documents, treadle.dsl.validation.validate, treadle.dsl.validation.functions"
-
-
-@pytest.mark.parametrize(
-    ("command", "used"), [("list", FINDING), ("show", FINDING), ("run", FINDING), ("validate", LOADING)]
-)
-def test_command_imports_its_own_modules_within_a_budget(command: str, used: str) -> None:
-    code = (
-        f"import sys, json; from treadle.cli.commands import application; application({command!r});"
-        f"import {used}; print(json.dumps([name for name in sys.modules if name.startswith('treadle.')]))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout)
-    others = {"deploy", "doctor", "gc", "trigger", "dlq", "serve", "resume", "convert"}
-    assert not {f"treadle.cli.{name}" for name in others} & set(found)
-    assert len(found) <= MODULE_BUDGET[command], len(found)
-
-
 def test_looking_at_runs_imports_neither_planner_nor_dispatcher() -> None:
     engine = ["planner", "scheduler.scheduler", "dispatcher.segments.segment", "deployment", "executor_registry"]
     unwanted = [*(f"treadle.orchestrator.{name}" for name in engine), "treadle.triggers", "treadle.dsl.model"]
     assert all(importlib.util.find_spec(name) for name in unwanted)
     code = (
-        "import sys; from treadle.cli.commands import application; application('list'); import treadle.client.client;"
+        "import sys, treadle.cli.commands, treadle.client.client;"
         f"print([name for name in {unwanted} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -293,7 +271,7 @@ def test_looking_at_runs_imports_neither_planner_nor_dispatcher() -> None:
 
 
 def test_help_has_no_types_of_python() -> None:
-    root: Any = typer.main.get_command(whole_application())
+    root: Any = typer.main.get_command(app)
     found = [(name, root.get_command(root.context_class(root), name)) for name in root.commands]
     found += [(f"{name} {each}", one) for name, group in found for each, one in getattr(group, "commands", {}).items()]
     for name, command in found:

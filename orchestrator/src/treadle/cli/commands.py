@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-import sys
-from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
+from . import (
+    convert,
+    deploy,
+    deploy_functions,
+    dlq,
+    doctor,
+    gc,
+    init,
+    logs,
+    plan,
+    report,
+    rerun,
+    resume,
+    run,
+    serve,
+    show,
+    steering,
+    trigger,
+    trigger_try,
+    watch,
+)
 from .common.exit_codes import finish, reported
 
 SECTIONS = {
@@ -24,25 +42,6 @@ SECTIONS = {
 }
 
 
-_MODULES = {
-    **dict.fromkeys(("init", "schema"), "init"),
-    **dict.fromkeys(("validate", "plan"), "plan"),
-    "convert": "convert",
-    **dict.fromkeys(("run", "submit"), "run"),
-    "resume": "resume",
-    "rerun": "rerun",
-    "watch": "watch",
-    **dict.fromkeys(("show", "list"), "show"),
-    **dict.fromkeys(("logs", "result"), "logs"),
-    "report": "report",
-    **dict.fromkeys(("pause", "unpause", "limit", "cancel", "terminate"), "steering"),
-    **dict.fromkeys(("deploy", "undeploy"), "deploy"),
-    **dict.fromkeys(("deploy-lambda", "deploy-openwhisk", "undeploy-lambda", "undeploy-openwhisk"), "deploy_functions"),
-    **dict.fromkeys(("worker", "triggers"), "serve"),
-    "gc": "gc",
-    "doctor": "doctor",
-}
-"""Command -> its module in this package. Groups of commands are not in it."""
 _TWO_WORDS = {name.replace(" ", "-") for names in SECTIONS.values() for name in names if " " in name}
 
 
@@ -90,6 +89,58 @@ def _readable(command: Any) -> Any:
     return command
 
 
+app = typer.Typer(
+    name="treadle",
+    cls=Commands,
+    help="Declarative workflows for data-parallel work, run durably.",
+    epilog="Every option is also read from TREADLE_<COMMAND>_<OPTION>.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"auto_envvar_prefix": "TREADLE", "help_option_names": ["--help", "-h"]},
+)
+for command in (
+    init.init,
+    init.schema,
+    plan.validate,
+    plan.plan,
+    convert.convert,
+    run.run,
+    run.submit,
+    resume.resume,
+    rerun.rerun,
+    watch.watch,
+    show.show,
+    logs.logs,
+    logs.result,
+    report.report,
+    steering.pause,
+    steering.unpause,
+    steering.limit,
+    steering.cancel,
+    steering.terminate,
+    deploy.deploy,
+    deploy.undeploy,
+    deploy_functions.deploy_lambda,
+    deploy_functions.deploy_openwhisk,
+    deploy_functions.undeploy_lambda,
+    deploy_functions.undeploy_openwhisk,
+    serve.worker,
+    serve.triggers,
+    gc.gc,
+    doctor.doctor,
+):
+    app.command()(command)
+app.command("list")(show.list_)
+trigger.trigger.command("test")(trigger_try.try_)
+trigger.trigger.command()(trigger_try.fire)
+trigger.trigger.command()(trigger_try.backfill)
+trigger.trigger.command()(trigger_try.seek)
+app.add_typer(trigger.trigger, name="trigger")
+app.add_typer(dlq.dlq, name="dlq")
+app.add_typer(serve.dev, name="dev")
+
+
 def _version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
@@ -98,6 +149,7 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
+@app.callback()
 def treadle(
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_version, show_envvar=False, help="Print the version.")
@@ -106,60 +158,14 @@ def treadle(
     """Declarative workflows for data-parallel work, run durably."""
 
 
-def application(name: str) -> typer.Typer:
-    """The command line with one command, because each module of a command takes time to import."""
-    app = _empty()
-    _register(app, name)
-    return app
-
-
-@cache
-def whole_application() -> typer.Typer:
-    """The command line with all commands, for help, completion and groups of commands."""
-    from . import dlq, serve, trigger, trigger_try
-
-    app = _empty()
-    for name in _MODULES:
-        _register(app, name)
-    trigger.trigger.command("test")(trigger_try.try_)
-    for verb in (trigger_try.fire, trigger_try.backfill, trigger_try.seek):
-        trigger.trigger.command()(verb)
-    for group, title in ((trigger.trigger, "trigger"), (dlq.dlq, "dlq"), (serve.dev, "dev")):
-        app.add_typer(group, name=title)
-    return app
-
-
-def _empty() -> typer.Typer:
-    app = typer.Typer(
-        name="treadle",
-        cls=Commands,
-        help="Declarative workflows for data-parallel work, run durably.",
-        epilog="Every option is also read from TREADLE_<COMMAND>_<OPTION>.",
-        no_args_is_help=True,
-        rich_markup_mode=None,
-        pretty_exceptions_enable=False,
-        context_settings={"auto_envvar_prefix": "TREADLE", "help_option_names": ["--help", "-h"]},
-    )
-    app.callback()(treadle)
-    return app
-
-
-def _register(app: typer.Typer, name: str) -> None:
-    module = import_module(f".{_MODULES[name]}", __package__)
-    function = "list_" if name == "list" else name.replace("-", "_")
-    app.command(name)(getattr(module, function))
-
-
 def execute() -> NoReturn:
     """Run the command line and end the process.
 
     The process ends at once. Threads of native libraries may still run, and a thread that calls into a half-finalised
     interpreter would kill the process after its work was done.
     """
-    name = next(iter(sys.argv[1:]), "")
-    alone = name in _MODULES and name not in ("deploy", "undeploy")  # `deploy lambda` is another command
     try:
-        (application(name) if alone else whole_application())()
+        app()
         code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
