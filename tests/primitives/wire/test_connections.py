@@ -214,15 +214,15 @@ def test_closed_port_is_an_error_at_once(tls: wire.Identity | None) -> None:
 
 
 KINDS: tuple[Literal["cut", "stall"], ...] = ("cut", "stall")
+LEFT_OPEN = pytest.mark.filterwarnings("ignore:.*<ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning")
+"""Python's wrap_socket leaves a socket open that was reset just before."""
 FAULTS = [
     Fault("silent"),
-    Fault("reset"),
+    pytest.param(Fault("reset"), marks=LEFT_OPEN),
     *(Fault(kind, after, requests) for kind in KINDS for after in (5, 95) for requests in (False, True)),
 ]
 
 
-# Python's wrap_socket leaves a socket open that was reset just before.
-@pytest.mark.filterwarnings("ignore:.*<ssl.SSLSocket:pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_a_path_that_fails_ends_in_an_error_by_the_deadline(tls: wire.Identity | None, fault: Fault) -> None:
     with serving(echo, tls) as address, FaultyPath(address, [fault]) as path:
