@@ -1,4 +1,7 @@
-"""A certificate authority for a test."""
+"""A certificate authority for a test.
+
+Its certificates have the extensions of RFC 5280 (4.2.1) that Python's verification requires since 3.13.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 _DAY = timedelta(days=1)
+_SIGNS_CERTIFICATES = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
 
 
 class Authority:
@@ -22,6 +26,8 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a private authority")])
         made = _begun(self._name, self._name, self._key).add_extension(x509.BasicConstraints(True, 0), critical=True)
+        made = made.add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
+        made = made.add_extension(_SIGNS_CERTIFICATES, critical=True)
         self.certificate.write_bytes(_pem(made.sign(self._key, hashes.SHA256())))
 
     def issue(self, address: str = "127.0.0.1") -> Path:
@@ -29,7 +35,9 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "a server")])
         addresses = x509.SubjectAlternativeName([x509.IPAddress(ip_address(address))])
-        signed = _begun(name, self._name, key).add_extension(addresses, critical=False).sign(self._key, hashes.SHA256())
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        made = _begun(name, self._name, key).add_extension(addresses, critical=False)
+        signed = made.add_extension(issuer, critical=False).sign(self._key, hashes.SHA256())
         kind, hidden = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         file = self._folder / f"server-{address}.pem"
         file.write_bytes(key.private_bytes(serialization.Encoding.PEM, kind, hidden) + _pem(signed))

@@ -7,6 +7,7 @@ import sys
 import threading
 import typing
 from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -192,8 +193,8 @@ def test_flat_setting_of_a_task_decides_over_the_annotation() -> None:
 
 def test_importable_function_goes_by_name() -> None:
     assert reference(describe) == "treadle.primitives.functions:describe"
-    assert reference(Path.joinpath) == "pathlib:PurePath.joinpath"
-    assert load("pathlib:PurePath.joinpath") is Path.joinpath
+    assert reference(ThreadPoolExecutor.shutdown) == "concurrent.futures.thread:ThreadPoolExecutor.shutdown"
+    assert load("concurrent.futures.thread:ThreadPoolExecutor.shutdown") is ThreadPoolExecutor.shutdown
 
 
 def test_function_without_a_name_of_its_own_goes_by_value() -> None:
