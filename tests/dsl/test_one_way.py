@@ -36,7 +36,7 @@ def order(folder: Path) -> list[Path]:
 def test_modules_of_the_language_import_in_one_direction() -> None:
     found = order(FOLDER)
     assert found.index(FOLDER / "model.py") < found.index(FOLDER / "document" / "document.py")
-    assert found.index(FOLDER / "document" / "document.py") < found.index(FOLDER / "document" / "child_workflows.py")
+    assert found.index(FOLDER / "document" / "document.py") < found.index(FOLDER / "document" / "workflow_files.py")
 
 
 def test_two_modules_that_import_each_other_are_found(tmp_path: Path) -> None:

@@ -12,9 +12,8 @@ from dsl.reference_cases import interpret, items, values
 from treadle.dsl import Workflow, has, range_
 from treadle.dsl.convert.python import to_python
 from treadle.dsl.diagnostics.formats import render
-from treadle.dsl.document.child_workflows import MAX_DEPTH, linked
 from treadle.dsl.document.document import Document, InvalidDocument
-from treadle.dsl.document.workflow_files import from_spec, load
+from treadle.dsl.document.workflow_files import MAX_DEPTH, from_spec, linked, load
 from treadle.dsl.model import Spec, WorkflowStage
 from treadle.dsl.normalise import normalise, read_normalised
 from treadle.dsl.reference import ReferenceFailure

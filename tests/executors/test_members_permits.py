@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.dsl.model import Spec
-from treadle.executors.functions.crowding import Crowding
+from treadle.executors.functions.rate_limiter import Crowding
 from treadle.executors.resident import lifetime
 from treadle.executors.resident.lifetime import LONE, SETTLED, Resting, leavers
 from treadle.primitives import sealing

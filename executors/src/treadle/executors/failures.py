@@ -1,4 +1,5 @@
-"""Converts exceptions into the fields of a failure report: one table of classes, one traceback format."""
+"""Converts exceptions into the fields of a failure report, and these fields into text: one table of classes, one
+traceback format."""
 
 from __future__ import annotations
 
@@ -98,6 +99,16 @@ def error_name(error: BaseException) -> str:
     """`module.Name`; builtins without the module."""
     kind = type(error)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def error_text(error: str, message: str, place: str = "") -> str:
+    """A readable error from its stored parts: `orders.csv, line 17: ValueError: no number`. For treadle's own errors
+    the message alone is complete."""
+    if place and not message.startswith(place):
+        return f"{place}: {error_text(error, message)}"
+    if not error or (message and error.startswith("treadle.")):
+        return message
+    return f"{error}: {message}" if message else error
 
 
 def full_traceback(error: BaseException) -> str:

@@ -17,7 +17,7 @@ from treadle.primitives.errors import FailureClass
 from treadle.primitives.events.records import Format
 from treadle.primitives.formats import FileSplit, WriteOptions
 
-from .failure_text import error_text
+from .failures import error_text
 
 # -- arguments ----------
 

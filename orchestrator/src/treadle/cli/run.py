@@ -20,6 +20,7 @@ from .common.options import (
     InputsOption,
     ProfileOption,
     duration,
+    read_inputs,
     with_options,
 )
 from .view.plan_text import show_plan
@@ -42,8 +43,6 @@ class Given:
 
     def values(self) -> dict[str, Any]:
         """The values of the workflow's inputs. Raises UsageError."""
-        from .common.input_options import read_inputs
-
         return read_inputs(self.input, self.inputs)
 
     def run(self, workflow: str) -> str:

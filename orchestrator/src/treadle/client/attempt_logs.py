@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from treadle.executors.attempt_log import logged
-from treadle.executors.failure_text import error_text
+from treadle.executors.failures import error_text
 from treadle.orchestrator.dispatcher.ledger.attempt_records import AttemptRecord
 from treadle.primitives.errors import UsageError
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from treadle.dsl.document.child_workflows import linked
 from treadle.dsl.document.document import Document, InvalidDocument, unreadable
-from treadle.dsl.document.workflow_files import from_spec, load
+from treadle.dsl.document.workflow_files import from_spec, linked, load
 from treadle.dsl.model import Spec
 
 if TYPE_CHECKING:

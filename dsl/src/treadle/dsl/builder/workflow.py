@@ -326,7 +326,7 @@ class Workflow(Body):
 
     def _repr_html_(self) -> str:
         """The graph of the stages, for notebooks."""
-        from ..graph.spec_drawing import html
+        from ..graph.drawing import html
 
         return html(self.spec())
 

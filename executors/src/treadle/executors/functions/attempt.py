@@ -24,12 +24,11 @@ from treadle.primitives.errors import CorruptError, FailureClass, StoreError
 from ..program import Charge, Failure, Outcome, Report, Task
 from .call_log import CallBook
 from .call_records import START_SECONDS, CallRecord, work_of
-from .crowding import Crowding
 from .failure_classification import failure_at_end, failure_of, refuse, unreachable
 from .invoker import Answer, Invoker, NotRun, Throttled
 from .memory_sizes import Sizes
 from .payload import Order, alive_object, decode_response, encode_request, open_reports, open_time
-from .rate_limiter import RateLimiter
+from .rate_limiter import Crowding, RateLimiter
 from .report_poller import Mailbox
 
 

@@ -20,8 +20,7 @@ from treadle.primitives.result import Result, is_storable
 from treadle.primitives.shuffling.folds import NOTHING
 
 from ..context import Context
-from ..failure_text import error_text
-from ..failures import InputFailed, StageFailed, error_name, is_loss, json_of, message_of
+from ..failures import InputFailed, StageFailed, error_name, error_text, is_loss, json_of, message_of
 from ..program import (
     Arg,
     Broadcast,

@@ -3,13 +3,13 @@
 Every option is also read from TREADLE_<COMMAND>_<OPTION> (`TREADLE_RUN_INTERVAL`). Options of the environment have a
 shorter name too, such as TREADLE_PROFILE.
 
-Resolves the run argument of a command.
+Reads the values of inputs, and resolves the run argument of a command.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import is_dataclass
 from functools import wraps
 from pathlib import Path
@@ -137,6 +137,29 @@ def pair(text: str, option: str) -> tuple[str, str]:
     if not equals or not name:
         raise UsageError(f"{option} {text} gives no value", f"Write {option} name=value.")
     return name, value
+
+
+def read_inputs(pairs: Sequence[str] | None, file: Path | None) -> dict[str, Any]:
+    """The values of `--inputs FILE`, overridden by `-i k=v`. Raises UsageError."""
+    given = _inputs_file(file) if file is not None else {}
+    return given | dict(pair(each, "-i") for each in pairs or ())
+
+
+def _inputs_file(file: Path) -> dict[str, Any]:
+    from treadle.dsl.document.loader import load_yaml
+
+    try:
+        loaded = load_yaml(file.read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(f"--inputs {file}: {error.strerror}", "Check the name.") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"--inputs {file} is not UTF-8 text", "Save it as UTF-8.") from error
+    if loaded.problems:
+        problem = loaded.problems[0]
+        raise UsageError(f"--inputs {file}: line {problem.span.line}: {problem.message}", problem.hint)
+    if not isinstance(loaded.data, dict):
+        raise UsageError(f"--inputs {file} holds no mapping", "Write `name: value` lines.")
+    return dict(loaded.data)
 
 
 def duration(text: str, option: str) -> float:

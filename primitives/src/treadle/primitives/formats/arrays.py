@@ -9,14 +9,14 @@ import ast
 import math
 from collections.abc import Iterator
 from io import BytesIO
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from ..encoding.references import Kind
-from ..errors import DataError
+from ..errors import DataError, UsageError
 from ..stores.input_files import FileInfo, is_local, read_range
-from .fixed_width import fixed_rows, row_ranges
 from .options import FileSplit
 from .split_content import Content, info_of, whole_content
 
@@ -26,6 +26,25 @@ if TYPE_CHECKING:
 
 _MAGIC = b"\x93NUMPY"
 _MAX_HEADER = 1 << 20
+
+
+def fixed_rows(uri: str, size: int, record_bytes: int) -> int:
+    """Return the rows of a `fixed` file of `size` bytes. Raises DataError when the last row is incomplete."""
+    if record_bytes < 1:
+        raise UsageError("format fixed needs recordBytes", "Write the length of one record in bytes.")
+    if size % record_bytes:
+        raise DataError(
+            f"{uri} has {size} bytes, which is no multiple of recordBytes {record_bytes}",
+            "Correct recordBytes, or make the file again if it is cut off.",
+        )
+    return size // record_bytes
+
+
+def row_ranges(offset: int, rows: int, row_bytes: int, split: int) -> list[tuple[int, int]]:
+    """Return where balanced runs of the rows, of about `split` bytes, start and stop; at least one."""
+    count = max(1, min(rows, -(-rows * row_bytes // split)))
+    cuts = [offset + rows * index // count * row_bytes for index in range(count + 1)]
+    return list(pairwise(cuts))
 
 
 class Layout(Struct, frozen=True):

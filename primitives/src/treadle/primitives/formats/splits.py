@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from ..errors import UsageError
 from ..stores.input_files import FileInfo, read_range
-from .fixed_width import fixed_rows, row_ranges
+from .arrays import fixed_rows, plan_npy, row_ranges
 from .options import FileSplit, ReadOptions
 
 _SCAN = 8 << 20
@@ -35,8 +35,6 @@ def _ranges(info: FileInfo, options: ReadOptions, split: int) -> list[tuple[int,
         case "fixed":
             return row_ranges(0, fixed_rows(info.uri, info.size, options.record_bytes), options.record_bytes, split)
         case "npy":
-            from .arrays import plan_npy
-
             layout = plan_npy(info)
             if layout.fortran or layout.row_bytes == 0:
                 return whole
