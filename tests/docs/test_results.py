@@ -7,14 +7,11 @@ import json
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from doc_pages import ROOT, write_files
 
-from treadle.dsl.document.workflow_files import load
-from treadle.dsl.reference import ReferenceResult, run_reference
-from treadle.primitives import functions
+from treadle.dsl.reference import run_reference
 
 TUTORIAL, RECIPES = (ROOT / "docs" / f"{name}.md" for name in ("first-workflow", "recipes"))
 ORDERS = "customer,item,day,count\nada,loom,03,1\ngrace,weft,02,10\nada,weft,01,4\n"
@@ -36,14 +33,6 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def result(folder: Path, file: str, inputs: dict[str, Any]) -> ReferenceResult:
-    return run_reference(load(folder / file).require(), inputs, functions.load, folder)
-
-
-def records(found: ReferenceResult, stage: str) -> list[Any]:
-    return [record for partition in found.datasets[stage] for record in partition.value]
-
-
 def test_tutorial_shows_its_data() -> None:
     shown = re.findall(r"^ {4}(\S+,\S+) *(\S+,\S+)?$", TUTORIAL.read_text("utf-8"), re.M)
     assert "".join(f"{orders}\n" for orders, _ in shown) == ORDERS
@@ -52,7 +41,7 @@ def test_tutorial_shows_its_data() -> None:
 
 def test_tutorial_has_the_bills_that_it_shows(shop: Path) -> None:
     shown = [json.loads(line) for line in re.findall(r'^\["\w+", .*\]$', TUTORIAL.read_text("utf-8"), re.M)]
-    bills = records(result(shop, "shop.yaml", {}), "bills")
+    bills = run_reference(shop / "shop.yaml").records("bills")
     assert sorted(json.loads(json.dumps(bills))) == shown
     assert len(shown) == 2
 
@@ -60,9 +49,9 @@ def test_tutorial_has_the_bills_that_it_shows(shop: Path) -> None:
 def test_loop_has_the_outputs_that_the_recipe_shows(shop: Path) -> None:
     page = RECIPES.read_text("utf-8")
     shown, _ = json.JSONDecoder().raw_decode(page, page.index("    {\n") + 4)
-    assert result(shop, "root.yaml", {}).outputs == shown
+    assert run_reference(shop / "root.yaml").outputs == shown
 
 
 def test_recipe_sorts_rows_by_a_column(shop: Path) -> None:
     source = {"source": {"uri": "orders/*.csv", "format": "csv"}}
-    assert [row["day"] for row in records(result(shop, "by_day.yaml", source), "sorted")] == ["01", "02", "03"]
+    assert [row["day"] for row in run_reference(shop / "by_day.yaml", source).records("sorted")] == ["01", "02", "03"]

@@ -14,7 +14,7 @@ from treadle.dsl.model import Spec
 from treadle.dsl.reference import run_reference
 from treadle.executors import Result
 from treadle.executors.program import By, MapPartition, MapRecords, Sample, Scatter, Sort
-from treadle.primitives.functions import load, reference
+from treadle.primitives.functions import reference
 
 COLUMNS: dict[str, list[Any]] = {"shop": ["b", "a", "b"], "n": [1, 2, 3]}
 ROWS = [{"shop": "b", "n": 1}, {"shop": "a", "n": 2}, {"shop": "b", "n": 3}]
@@ -38,7 +38,7 @@ def shops(table: pa.Table) -> Series:
 
 def expected(stages: dict[str, Any], stage: str) -> list[tuple[str, Any]]:
     document = {"apiVersion": "treadle/v1", "name": "frames", "stages": stages}
-    result = run_reference(Spec.model_validate(document, by_alias=True, by_name=False), {}, load)
+    result = run_reference(Spec.model_validate(document, by_alias=True, by_name=False))
     return [(one.kind, one.value.to_pylist() if one.kind == "table" else one.value) for one in result.datasets[stage]]
 
 

@@ -18,7 +18,6 @@ from treadle.dsl.model import Spec
 from treadle.dsl.reference import run_reference
 from treadle.orchestrator.dispatcher.ledger.ledger import Committed, Failed, Record, Started, read
 from treadle.orchestrator.dispatcher.segments import gang_segment as gang_segment
-from treadle.primitives import functions
 from treadle.primitives.errors import StoreError
 from treadle.primitives.stores.shared_memory import HostFolder
 from treadle.primitives.stores.store import Store
@@ -50,7 +49,7 @@ def records(run: Any, segment: str) -> list[Record]:
 
 def test_gang_uses_all_four_collectives_as_the_reference_does(breaking: Breaking) -> None:
     document = spec(all=gang("everything", flat=True))
-    meant = run_reference(Spec.model_validate(document), {}, functions.load)
+    meant = run_reference(Spec.model_validate(document))
     found, _ = breaking(document).go()
     assert [partition.value for partition in meant.datasets["all"]] == values(found, "all")
     assert sorted(values(found, "all")) == [[10, 60, [0, 2]], [10, 60, [1, 3]]]

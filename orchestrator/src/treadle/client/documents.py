@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 import sys
+import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,7 +57,8 @@ def findings(document: Document, base: Path, *, functions: bool = True) -> list[
 def load_checked(source: Path | Workflow) -> StartableDocument:
     """The valid document of a file or a Workflow. Raises InvalidDocument with every finding.
 
-    The base of a Workflow is the folder of the running script, or the current folder in a notebook.
+    The base of a Workflow is the folder of the running script. In a notebook, and in an installed program such as
+    pytest, it is the current folder.
     """
     if isinstance(source, Path):
         return _checked(*read_document(source), source.absolute().parent)
@@ -64,8 +66,14 @@ def load_checked(source: Path | Workflow) -> StartableDocument:
 
 
 def _script() -> Path:
-    """The script that this process runs. In a notebook: a file that is not there, in the current folder."""
-    return Path(getattr(sys.modules["__main__"], "__file__", None) or "notebook").absolute()
+    """The script that this process runs. In a notebook or an installed program: a file that is not there, in the
+    current folder."""
+    file = Path(getattr(sys.modules["__main__"], "__file__", None) or "notebook").absolute()
+    paths = sysconfig.get_paths()
+    installed = file.parent == Path(paths["scripts"]) or any(
+        file.is_relative_to(paths[name]) for name in ("stdlib", "purelib", "platlib")
+    )
+    return Path("program").absolute() if installed else file
 
 
 def _checked(document: Document, captured: Mapping[str, bytes], base: Path) -> StartableDocument:

@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
+from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from treadle.primitives.errors import UsageError
+from treadle.primitives.functions import load
 from treadle.primitives.result import stage_value
 from treadle.primitives.stores.input_files import absolute_uri
 
+from ..diagnostics.diagnostics import has_errors
+from ..document.document import Document, InvalidDocument
+from ..document.workflow_files import from_spec, linked
+from ..document.workflow_files import load as load_document
 from ..expressions import ExpressionError
 from ..graph.graph import Node
 from ..graph.requirements import data_stages, inner_stages
 from ..model import BarrierStage, BroadcastStage, LoopStage, MapStage, ReduceStage, Spec, WorkflowStage
 from ..templates import render
+from ..validation.inputs import resolve_inputs
 from ..validation.subworkflows import given_inputs
+from ..validation.validate import validate
 from .calls import ReferenceFailure
 from .loops import run_loop
 from .run import ReferenceResult, ReferenceRun
 from .scopes import FinishedStage, Frame
 from .stages import Work
 
+if TYPE_CHECKING:
+    from ..builder.workflow import Workflow
+
 
 def run_reference(
-    spec: Spec,
-    inputs: Mapping[str, Any],
-    functions: Callable[[str], Callable[..., Any]],
+    workflow: Workflow | str | PathLike[str] | Spec,
+    inputs: Mapping[str, Any] | None = None,
+    functions: Callable[[str], Callable[..., Any]] | None = None,
     base: Path | None = None,
     *,
     secrets: Mapping[str, str] | None = None,
@@ -35,13 +47,31 @@ def run_reference(
 ) -> ReferenceResult:
     """Return the result that the workflow has for these inputs, by definition.
 
-    `spec` must be valid. `functions` returns the function of a reference. Relative URIs are resolved against `base`.
-    Raises ReferenceFailure where a run would fail because of its functions or data, and UsageError for features without
-    an exact meaning.
+    `workflow` is a Workflow, the path of a YAML file, or a valid Spec. `functions` returns the function of a reference
+    `module:name`; by default the module is imported. Relative URIs are resolved against `base`, which defaults to the
+    folder of the YAML file or to the current folder.
+
+    Raises InvalidDocument and InvalidInputs as a run does, ReferenceFailure where a run would fail because of its
+    functions or data, and UsageError for features without an exact meaning.
     """
-    given = {name: inputs.get(name, declared.default) for name, declared in spec.inputs.items()}
-    env = {"inputs": given, "run": {"id": run_id, "startTime": started}}
-    return Interpreter(spec, env, functions, base, dict(secrets or {})).run()
+    captured: Mapping[str, bytes] = {}
+    if isinstance(workflow, str | PathLike):
+        path = Path(workflow)
+        spec, base = _checked(load_document(path)), base or path.absolute().parent
+    elif isinstance(workflow, Spec):
+        spec = workflow
+    else:
+        spec = _checked(from_spec(workflow.spec(), path=(base or Path()) / "workflow"))
+        captured = workflow.captured
+    env = {"inputs": resolve_inputs(spec, inputs or {}), "run": {"id": run_id, "startTime": started}}
+    return Interpreter(spec, env, functions or partial(load, captured=captured), base, dict(secrets or {})).run()
+
+
+def _checked(document: Document) -> Spec:
+    found = validate(document)
+    if has_errors(found):
+        raise InvalidDocument(found, document.sources)
+    return linked(document)
 
 
 class Interpreter(ReferenceRun):

@@ -16,7 +16,7 @@ from ..graph.stages import valued_stages
 from ..model import Spec
 from ..templates import render
 from .calls import ReferenceFailure
-from .data import ReferencePartition
+from .data import ReferencePartition, records
 from .scopes import FinishedStage, Frame, LazyStages
 
 
@@ -37,6 +37,11 @@ class ReferenceResult:
     """
     children: dict[str, ReferenceResult] = field(default_factory=dict)
     """The results of sub-workflows, by stage."""
+
+    def records(self, stage: str) -> list[Any]:
+        """The records of a stage in order: Python objects, a dictionary for each row of a table, or a row for each row
+        of an array."""
+        return [record for partition in self.datasets[stage] for record in records(partition)]
 
 
 class ReferenceRun(ABC):

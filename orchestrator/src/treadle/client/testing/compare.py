@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from treadle.dsl.reference import ReferenceFailure, ReferenceResult, run_reference
-from treadle.dsl.validation.inputs import resolve_inputs
 from treadle.primitives.errors import FailureClass
-from treadle.primitives.functions import load
 
 from .engine import EngineFailure, EngineResult
 from .strategies import Case
@@ -19,9 +17,8 @@ from .strategies import Case
 
 def expected(case: Case, base: Path, run: str) -> ReferenceResult | ReferenceFailure:
     """The reference result for the case, whose files are below `base`."""
-    spec = case.spec()
     try:
-        return run_reference(spec, resolve_inputs(spec, case.inputs), load, base, run_id=run)
+        return run_reference(case.spec(), case.inputs, base=base, run_id=run)
     except ReferenceFailure as failure:
         return failure
 
