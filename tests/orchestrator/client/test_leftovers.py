@@ -5,13 +5,29 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from orchestrator.commands import Terminal
 
-from treadle.client.garbage_collection import Leftover, borrowed, leftovers, needless, removable, remove
-from treadle.primitives.stores.store import ObjectInfo, Store
+from treadle.client import Client
+from treadle.client.garbage_collection import (
+    Leftover,
+    borrowed,
+    leftovers,
+    needless,
+    removable,
+    remove,
+    unused_inputs,
+)
+from treadle.client.input_data import stored
+from treadle.dsl import Workflow
+from treadle.orchestrator.run_store.run_files import RunFiles, Submission
+from treadle.primitives.errors import CorruptError
+from treadle.primitives.stores.store import FileStore, ObjectInfo, Store
 
 DAY = 86_400.0
 
@@ -99,3 +115,96 @@ def test_gc_removes_old_runs_and_keeps_outputs_and_young_data(tmp_path: Path) ->
         assert terminal.run("rerun", "old").code == 4
         assert terminal.run("show", "young").code == 0
         assert "nothing was removed" in terminal.run("gc", "--dry-run").err
+
+
+class Deployment:
+    """A store in a folder, whose objects are old, with one key for all runs."""
+
+    def __init__(self, root: Path) -> None:
+        self.store = FileStore(root)
+
+    def files(self, run: str) -> RunFiles:
+        return RunFiles(self.store, run, b"k" * 32)
+
+    def spec(self) -> Any:
+        workflow = Workflow("doubling")
+        workflow.map("done", workflow.input("data", "dataset"), uses=lambda value: value)
+        return workflow.spec()
+
+    def submit(self, run: str, value: Any) -> str:
+        """Store a run with `value` as input. Returns the name of the file."""
+        inputs = stored(self.store, self.spec(), {"data": value})
+        self.files(run).create("spec", Submission(run, {}, inputs, "", {}, ""))
+        return str(inputs["data"]["uri"]).removeprefix(f"{self.store.url}/")
+
+    def age(self) -> None:
+        for file in self.store.root.rglob("*"):
+            os.utime(file, (time.time() - 2 * DAY,) * 2)
+
+    def unused(self, gone: Collection[str] = ()) -> set[str]:
+        return {info.name for info in unused_inputs(self.store, gone, time.time() - DAY, self.files)}
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Deployment:
+    return Deployment(tmp_path)
+
+
+def test_input_is_unused_when_no_other_run_or_child_run_refers_to_it(deployment: Deployment) -> None:
+    mine, shared, inner = (np.arange(length) for length in (1, 2, 3))
+    one = deployment.submit("a", mine)
+    assert deployment.submit("b", shared) == deployment.submit("c", shared)
+    deployment.submit("d/sub", inner)
+    deployment.age()
+    assert deployment.unused() == set()
+    assert deployment.unused({"a", "b"}) == {one, f"{one}.used"}
+    assert len(deployment.unused({"a", "b", "c"})) == 4
+    assert len(deployment.unused({"a", "b", "c", "d"})) == 6
+
+
+def test_old_input_stays_for_a_run_that_is_being_submitted(deployment: Deployment) -> None:
+    value = np.arange(1)
+    name = deployment.submit("a", value)
+    deployment.age()
+    assert deployment.unused({"a"}) == {name, f"{name}.used"}
+    stored(deployment.store, deployment.spec(), {"data": value})
+    assert deployment.unused({"a"}) == set()
+
+
+def test_input_stored_without_a_mark_is_removed_too(deployment: Deployment) -> None:
+    name = deployment.submit("a", np.arange(1))
+    deployment.store.delete([f"{name}.used"])
+    deployment.age()
+    assert deployment.unused({"a"}) == {name}
+
+
+def test_unreadable_run_may_refer_to_any_input(deployment: Deployment) -> None:
+    deployment.submit("a", np.arange(1))
+    deployment.store.put("runs/b/spec", b"of another deployment")
+    assert deployment.unused({"a"}) == set(), "no run is read as long as every input is young"
+    deployment.age()
+    with pytest.raises(CorruptError):
+        deployment.unused({"a"})
+
+
+def test_gc_removes_inputs_of_removed_runs_and_keeps_the_others(tmp_path: Path) -> None:
+    workflow = Workflow("doubling")
+    workflow.map("done", workflow.input("data", "dataset", required=True), uses=lambda v: v * 2, per="partition")
+    home = tmp_path / "home"
+    with Terminal(tmp_path, home) as terminal, Client(home=home) as client:
+        for run, value in (("old", np.arange(3)), ("young", np.arange(4))):
+            client.run(workflow, {"data": value}, id=run)
+        store = home / "store"
+        for file in [*(store / "runs" / "old").rglob("*"), *(store / "inputs").iterdir()]:
+            os.utime(file, (time.time() - 2 * DAY,) * 2)
+        before = {file.name for file in (store / "inputs").iterdir()}
+        dry = terminal.run("gc", "--older-than", "1d", "--dry-run")
+        assert dry.err.startswith("would remove 1 run, ")
+        assert dry.err.rstrip().endswith("; 1 input, 152 B; nothing was removed")
+        assert {file.name for file in (store / "inputs").iterdir()} == before
+        assert terminal.run("gc", "--older-than", "1d").code == 0
+        [left] = (store / "inputs").glob("*.npy")
+        assert np.load(left).tolist() == [0, 1, 2, 3]
+        assert len(list((store / "inputs").iterdir())) == 2
+        again = client.run(workflow, {"data": np.arange(3)})
+        assert again.stage("done").array().tolist() == [0, 2, 4]

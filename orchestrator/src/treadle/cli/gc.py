@@ -29,22 +29,25 @@ def gc(
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:
-    """Remove the stored data of ended runs: blocks, ledgers, logs, code. Their outputs stay.
+    """Remove the stored data of ended runs: blocks, ledgers, logs, code, and in-memory inputs. Their outputs stay.
 
     A removed run can be neither resumed nor repeated, and shows no details any more. Data that `cache` keeps of it
-    stays until its ttl expires; then it is removed too.
+    stays until its ttl expires; then it is removed too. An in-memory input stays as long as a stored run has it.
     """
     env = Environment(profile)
     before = time.time() - duration(older_than, "--older-than")
 
-    from treadle.client.garbage_collection import remove_all
+    from treadle.client.garbage_collection import remove_all, separated
 
     async def work(runs: Runs) -> None:
         expired, lent = await asyncio.to_thread(_cached, env, dry_run=dry_run)
-        objects, kept = await _needless(runs, before, lent)
+        listed, gone = await _ended(runs, before)
+        objects, kept = separated(listed, gone, lent)
         if not dry_run:
             await asyncio.to_thread(remove_all, runs.store, objects, kept)
-        _print(objects, expired, output, dry_run=dry_run)
+        inputs = await asyncio.to_thread(_inputs, runs, gone, before, dry_run=dry_run)
+        results = f"{formatting.counted(expired, 'cached result')} past the ttl" if expired else ""
+        _print(objects, [inputs, results], output, dry_run=dry_run)
 
     env.with_runs(work)
 
@@ -73,12 +76,10 @@ def _read(entries: Entries, key: str) -> CacheEntry | None:
         return None
 
 
-async def _needless(
-    runs: Runs, before: float, lent: dict[str, set[str]]
-) -> tuple[list[ObjectInfo], dict[str, set[str]]]:
-    """The objects to remove; run -> names of its objects that are kept."""
+async def _ended(runs: Runs, before: float) -> tuple[list[ObjectInfo], set[str]]:
+    """The objects of all runs; the runs to remove."""
     from treadle.client.client import NoSuchRun
-    from treadle.client.garbage_collection import ROOT, leftovers, needless, separated
+    from treadle.client.garbage_collection import ROOT, leftovers, needless
 
     async def is_open(run: str) -> bool:
         try:
@@ -87,11 +88,26 @@ async def _needless(
             return False
 
     listed = await asyncio.to_thread(lambda: list(runs.store.list(ROOT)))
-    gone = {one.run for one in await needless(leftovers(listed), before, is_open)}
-    return separated(listed, gone, lent)
+    return listed, {one.run for one in await needless(leftovers(listed), before, is_open)}
 
 
-def _print(objects: list[ObjectInfo], expired: int, output: str, *, dry_run: bool) -> None:
+def _inputs(runs: Runs, gone: set[str], before: float, *, dry_run: bool) -> str:
+    """Remove the in-memory inputs that no other run has. Returns their number and size as text; empty: none."""
+    from treadle.client.garbage_collection import unused_inputs
+
+    try:
+        found = unused_inputs(runs.store, gone, before, runs.files)
+    except CorruptError as error:
+        complain(f"in-memory inputs stay, because it is not known which of them are in use: {error}")
+        return ""
+    if not dry_run:
+        runs.store.delete(info.name for info in found)
+    sizes = [info.size for info in found if info.size]  # marks are empty
+    return f"{formatting.counted(len(sizes), 'input')}, {formatting.size(sum(sizes))}" if sizes else ""
+
+
+def _print(objects: list[ObjectInfo], more: list[str], output: str, *, dry_run: bool) -> None:
+    """`more`: other things that were removed, as text."""
     from treadle.client.garbage_collection import leftovers
 
     found = leftovers(objects)
@@ -102,6 +118,5 @@ def _print(objects: list[ObjectInfo], expired: int, output: str, *, dry_run: boo
         for line in formatting.columns([["run", "objects", "bytes"], *rows]) if rows else ():
             typer.echo(line)
     total = formatting.size(sum(one.bytes for one in found))
-    what = f"{formatting.counted(len(found), 'run')}, {total}"
-    what += f"; {formatting.counted(expired, 'cached result')} past the ttl" if expired else ""
+    what = "; ".join(filter(None, [f"{formatting.counted(len(found), 'run')}, {total}", *more]))
     complain(f"would remove {what}; nothing was removed" if dry_run else f"removed {what}")

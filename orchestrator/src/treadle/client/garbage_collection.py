@@ -1,20 +1,27 @@
 """Finds and removes the stored data of runs that ended long ago. Outputs at the locations that workflows name are kept.
 
+The in-memory inputs of runs (`input_data`) are shared by runs. They stay as long as a stored run refers to them.
+
 Blocks of a run may outlive it: blocks of a cache entry stay as long as the entry, and blocks that another run reuses
 stay as long as that run.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
+from treadle.orchestrator.run_store.run_files import RunFiles, Submission
 from treadle.primitives.run_paths import CHILD
 from treadle.primitives.stores.store import ObjectInfo, Store
 
+from .input_data import FOLDER, MARK
+
 ROOT = "runs"
+_INPUT = re.compile(rf"{FOLDER}/[0-9a-f]{{32}}\.[a-z]+")
 Lent = Mapping[str, set[str]]
 """Folder of a run -> segments whose blocks another run or the cache uses."""
 
@@ -89,6 +96,30 @@ def separated(
         if run_of(info) in gone and info.name not in going:
             kept[run_of(info)].add(info.name)
     return found, dict(kept)
+
+
+def unused_inputs(
+    store: Store, gone: Collection[str], before: float, files: Callable[[str], RunFiles]
+) -> list[ObjectInfo]:
+    """The files of in-memory inputs, with their marks, that no run outside `gone` refers to. Blocking.
+
+    A file that was marked after `before` stays: the run that uses it may not be stored yet. Remove the result at once.
+    Raises CorruptError for a run that this deployment cannot read, since it may refer to any file.
+    """
+    found: dict[str, list[ObjectInfo]] = defaultdict(list)
+    for info in store.list(FOLDER):
+        found[info.name.removesuffix(MARK)].append(info)
+    old = {name: both for name, both in found.items() if max(info.modified for info in both) < before}
+    used = _inputs_in_use(store, gone, files) if old else set()
+    return [info for name, both in old.items() if name not in used for info in both]
+
+
+def _inputs_in_use(store: Store, gone: Collection[str], files: Callable[[str], RunFiles]) -> set[str]:
+    """The files of in-memory inputs in the specs and inputs of runs outside `gone`, and of their child runs."""
+    parted = [_parted(info.name) for info in store.list(ROOT) if run_of(info) not in gone]
+    runs = [folder.replace(f"/{CHILD}", "/") for folder, kind, rest in parted if (kind, rest) == ("spec", "")]
+    found = (files(run).find(Submission, "spec") for run in runs)
+    return {name for one in found if one for name in _INPUT.findall(str([one.spec, one.inputs]))}
 
 
 def remove_all(store: Store, objects: Iterable[ObjectInfo], kept: Mapping[str, Collection[str]]) -> None:

@@ -12,15 +12,16 @@ from treadle.primitives.lazy_import import pyarrow
 
 if TYPE_CHECKING:
     from treadle.dsl.model import Spec
-
-    from .environment import ClientEnvironment
+    from treadle.primitives.stores.store import Store
 
 FOLDER = "inputs"
 """Folder of the store that holds the data, each file named by the digest of its content."""
+MARK = ".used"
+"""Suffix of an empty object beside a file, written again for each run with the file as input. Its age is the file's."""
 _PLAIN = (str, int, float, bool, list, tuple, dict, type(None))
 
 
-def stored(env: ClientEnvironment, spec: Spec, inputs: Mapping[str, Any]) -> dict[str, Any]:
+def stored(store: Store, spec: Spec, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """The inputs with arrays and tables replaced by the files that hold them. Blocking.
 
     Equal data gives the same file, so that a repeated run has the same inputs. Raises UsageError for a value of another
@@ -29,18 +30,19 @@ def stored(env: ClientEnvironment, spec: Spec, inputs: Mapping[str, Any]) -> dic
     found = dict(inputs)
     for name, value in inputs.items():
         if name in spec.inputs and spec.inputs[name].type == "dataset" and not isinstance(value, _PLAIN):
-            found[name] = _file(env, name, value)
+            found[name] = _file(store, name, value)
         elif isinstance(value, tuple):
             found[name] = list(value)
     return found
 
 
-def _file(env: ClientEnvironment, input: str, value: Any) -> dict[str, Any]:
+def _file(store: Store, input: str, value: Any) -> dict[str, Any]:
     """The file of an array or table as a source that a stage reads."""
     format, data = _encoded(input, value)
     name = f"{FOLDER}/{hashlib.sha256(data).hexdigest()[:32]}.{format}"
-    env.store.create(name, data)
-    return {"uri": f"{env.store.url.rstrip('/')}/{name}", "format": format}
+    store.put(name + MARK, b"")  # before the file, so that `gc` keeps an old file that this run finds
+    store.create(name, data)
+    return {"uri": f"{store.url.rstrip('/')}/{name}", "format": format}
 
 
 def _encoded(input: str, value: Any) -> tuple[str, bytes]:

@@ -38,7 +38,7 @@ def prepare_document(
     """
     site = site or env.plan_site()
     spec = _on_executor(loaded.spec, executor, site)
-    values = resolve_inputs(spec, stored(env, spec, inputs))
+    values = resolve_inputs(spec, stored(env.store, spec, inputs))
     try:
         return prepare(
             spec, values, run=run, base=loaded.base, roots=[loaded.base], captured=loaded.captured, site=site
