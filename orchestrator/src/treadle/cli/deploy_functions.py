@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -16,7 +17,7 @@ from treadle.primitives.errors import UsageError
 
 from .common.environment import Environment
 from .common.exit_codes import complain, say_json, writing
-from .common.options import ProfileOption, TextOrJson
+from .common.options import ProfileOption, TextOrJson, with_options
 
 if TYPE_CHECKING:
     from treadle.orchestrator.deployment.desired_state import Change
@@ -66,67 +67,79 @@ _EXAMPLES = {
 }
 
 
+@dataclass(frozen=True)
+class DeployOptions:
+    """The options of every provider."""
+
+    executor: TableOption = None
+    diff: DiffOption = False
+    prune: PruneOption = False
+    adopt: AdoptOption = False
+    dry_run: DryOption = False
+    hello: HelloOption = False
+    dockerfile: ImageOption = None
+
+
+@with_options
 def deploy_lambda(
-    executor: TableOption = None,
-    diff: DiffOption = False,
-    prune: PruneOption = False,
-    adopt: AdoptOption = False,
-    dry_run: DryOption = False,
-    hello: HelloOption = False,
+    how: DeployOptions,
     policy: PolicyOption = None,
     template: TemplateOption = None,
-    dockerfile: ImageOption = None,
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:
     """Create or update the AWS Lambda functions that run tasks, one for each size, and their role."""
     env = Environment(profile)
-    settings: LambdaSettings = _settings(env, "lambda", executor)
-    if dockerfile is not None:
-        _write_image(env, "lambda", settings, dockerfile)
-        return
-    if policy is not None:
-        from treadle.orchestrator.deployment.aws_policies import policy_of
-
-        say_json(policy_of(policy, settings.function, env.profile.store_url(env.home), settings.deploy))
-        return
-    request = _request(env, "lambda", settings, settings.function)
-    if template is not None:
-        _write_template(request, settings, template)
-        return
-    deployment = _lambda(env, settings, request, adopt=adopt)
-    changes = deployment.plan() if dry_run else deployment.apply(prune)
-    _print("lambda", request, changes, output, diff=diff, dry_run=dry_run)
-    if hello and not dry_run:
-        _say_hello(env, "lambda", executor, settings)
+    settings: LambdaSettings = _settings(env, "lambda", how.executor)
+    if how.dockerfile is not None:
+        _write_image(env, "lambda", settings, how.dockerfile)
+    elif policy is not None:
+        _print_policy(env, settings, policy)
+    elif template is not None:
+        _write_template(_request(env, "lambda", settings, settings.function), settings, template)
+    else:
+        request = _request(env, "lambda", settings, settings.function)
+        deployment = _lambda(env, settings, request, how.adopt)
+        changes = deployment.plan() if how.dry_run else deployment.apply(how.prune)
+        _report(env, "lambda", settings, request, changes, how, output)
 
 
-def deploy_openwhisk(
-    executor: TableOption = None,
-    diff: DiffOption = False,
-    prune: PruneOption = False,
-    adopt: AdoptOption = False,
-    dry_run: DryOption = False,
-    hello: HelloOption = False,
-    dockerfile: ImageOption = None,
-    output: TextOrJson = "text",
-    profile: ProfileOption = None,
-) -> None:
+@with_options
+def deploy_openwhisk(how: DeployOptions, output: TextOrJson = "text", profile: ProfileOption = None) -> None:
     """Create or update the Apache OpenWhisk actions that run tasks, one for each size."""
     env = Environment(profile)
-    settings: OpenWhiskSettings = _settings(env, "openwhisk", executor)
-    if dockerfile is not None:
-        _write_image(env, "openwhisk", settings, dockerfile)
+    settings: OpenWhiskSettings = _settings(env, "openwhisk", how.executor)
+    if how.dockerfile is not None:
+        _write_image(env, "openwhisk", settings, how.dockerfile)
         return
     request = _request(env, "openwhisk", settings, settings.action)
 
     def changes(deployment: OpenWhiskDeployment) -> Awaitable[list[Change]]:
-        return deployment.plan() if dry_run else deployment.apply(prune)
+        return deployment.plan() if how.dry_run else deployment.apply(how.prune)
 
-    done = _openwhisk(env, settings, request, changes, adopt)
-    _print("openwhisk", request, done, output, diff=diff, dry_run=dry_run)
-    if hello and not dry_run:
-        _say_hello(env, "openwhisk", executor, settings)
+    done = _openwhisk(env, settings, request, changes, how.adopt)
+    _report(env, "openwhisk", settings, request, done, how, output)
+
+
+def _report(
+    env: Environment,
+    provider: Provider,
+    settings: LambdaSettings | OpenWhiskSettings,
+    request: DeployRequest,
+    changes: Sequence[Change],
+    how: DeployOptions,
+    output: str,
+) -> None:
+    """Print the changes; then make the first call, if wanted."""
+    _print(provider, request, changes, output, diff=how.diff, dry_run=how.dry_run)
+    if how.hello and not how.dry_run:
+        _say_hello(env, provider, how.executor, settings)
+
+
+def _print_policy(env: Environment, settings: LambdaSettings, role: Literal["driver", "deployer", "functions"]) -> None:
+    from treadle.orchestrator.deployment.aws_policies import policy_of
+
+    say_json(policy_of(role, settings.function, env.profile.store_url(env.home), settings.deploy))
 
 
 def undeploy_lambda(

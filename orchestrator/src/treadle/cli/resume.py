@@ -218,11 +218,7 @@ async def _explain(
     changed = await asyncio.to_thread(changes, env, run, now) if stages else {}
     again = await asyncio.to_thread(_again, env, run, begin) if begin else []
     for stage in stages:
-        inside = ", ".join(path.partition("/")[2] for path in again if path.startswith(f"{stage.node}/"))
-        fate = f"of it runs again: {inside}" if inside else "runs again" if stage.node in again else ""
-        if only and stage.node not in only and stage.state in ("waiting", "stopped"):
-            fate = "does not begin"
-        typer.echo(f"{label(stage)}: {fate}" if fate else _fate(stage, view))
+        typer.echo(f"{label(stage)}: {_fate(stage, view, again, only)}")
         if stage.node in changed:
             typer.echo(f"  changed since: {changed[stage.node]}")
     if "" in changed:
@@ -241,20 +237,29 @@ def _again(env: Environment, run: str, stage: str) -> list[str]:
     return [one.path for one in again(files, files.load(Plan, "plan"), stage, env.files)]
 
 
-def _fate(stage: StageView, view: RunView) -> str:
-    from .view.watch_output import label, volume
+def _fate(stage: StageView, view: RunView, again: Sequence[str], only: Sequence[str]) -> str:
+    """`again`: the paths of nodes that run again; `only`: the nodes that may begin, empty: all."""
+    inside = ", ".join(path.partition("/")[2] for path in again if path.startswith(f"{stage.node}/"))
+    if only and stage.node not in only and stage.state in ("waiting", "stopped"):
+        return "does not begin"
+    if inside:
+        return f"of it runs again: {inside}"
+    return "runs again" if stage.node in again else _going_on(stage, view)
 
-    name = label(stage)
+
+def _going_on(stage: StageView, view: RunView) -> str:
+    from .view.watch_output import volume
+
     about = f" ({volume(stage)})" if volume(stage) else ""
     if stage.state == "done":
-        return f"{name}: kept{about}"
+        return f"kept{about}"
     if stage.state == "skipped":
-        return f"{name}: was skipped; its condition is judged again"
+        return "was skipped; its condition is judged again"
     if stage.kind == "loop" and stage.iteration:
-        return f"{name}: goes on after iteration {stage.iteration.rpartition(' ')[2].partition('/')[0]}"
+        return f"goes on after iteration {stage.iteration.rpartition(' ')[2].partition('/')[0]}"
     if stage.state == "running" and view.open:
-        return f"{name}: runs now, {stage.committed} of {stage.partitions} committed"
+        return f"runs now, {stage.committed} of {stage.partitions} committed"
     if stage.committed:
         rest = formatting.counted(stage.partitions - stage.committed, "partition")
-        return f"{name}: {stage.committed} of {stage.partitions} partitions kept{about}, {rest} to run"
-    return f"{name}: runs" + (f", {formatting.counted(stage.partitions, 'partition')}" if stage.partitions else "")
+        return f"{stage.committed} of {stage.partitions} partitions kept{about}, {rest} to run"
+    return "runs" + (f", {formatting.counted(stage.partitions, 'partition')}" if stage.partitions else "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -91,8 +91,6 @@ def triggers(
 
 async def _serve_triggers(env: Environment, client: Client, name: str, *, measured: bool) -> None:
     """Serve until SIGTERM or SIGINT, then shut down in order. `measured`: metrics are served."""
-    import signal
-
     from treadle.orchestrator.reuse.cache_entries import Entries
     from treadle.primitives.wire.unauthenticated import raise_descriptor_limit
     from treadle.triggers.profile_reload import ServiceProfiles
@@ -104,18 +102,26 @@ async def _serve_triggers(env: Environment, client: Client, name: str, *, measur
 
     raise_descriptor_limit()
     starter = await env.starter(client)
-    site = TriggerSite(env.home, env.profile, client, env.store, env.key, env.registry, starter, name)
-    schedules = Schedules(client, env.queue, env.key)
-    service = TriggerService(site)
+    service = TriggerService(
+        TriggerSite(env.home, env.profile, client, env.store, env.key, env.registry, starter, name)
+    )
     if measured:
         from treadle.triggers.metrics import watch_triggers
 
         watch_triggers(service.statuses)
     told = ServiceProfiles(env.store, env.key).keep_told(name, env.profile)
+    schedules = Schedules(client, env.queue, env.key)
     works = [service.run(), keep_swept(schedules, env.registry), _keep_driver(env), told]
     retention = env.profile.triggers.retention
     if retention != "never":
         works.append(Retention(client, env.runs(client), Entries(env.store, env.key), retention).keep())
+    await _until_signal(works)
+
+
+async def _until_signal(works: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Do all the works until they end; SIGTERM and SIGINT cancel them. Raises the first error."""
+    import signal
+
     serving = [spawn(work) for work in works]
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, lambda: [one.cancel() for one in serving])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -18,7 +19,7 @@ from .common.completion import complete_run, complete_trigger
 from .common.environment import Environment
 from .common.exit_codes import advise, say, say_json
 from .common.hints import advice
-from .common.options import ProfileOption, RunArgument, TextOrJson, duration, pair, run_to_read
+from .common.options import ProfileOption, RunArgument, TextOrJson, duration, pair, run_to_read, with_options
 from .view.watcher import driver_command
 
 if TYPE_CHECKING:
@@ -181,17 +182,20 @@ def _head(about: dict[str, Any], env: Environment) -> list[str]:
     return lines
 
 
-def list_(
+@dataclass(frozen=True)
+class RunFilter:
+    """The options that choose runs."""
+
     status: Annotated[
         list[str] | None,
         typer.Option("--status", metavar="|".join(STATUSES), help="Only runs with this status; repeatable."),
-    ] = None,
+    ] = None
     since: Annotated[
         str | None,
         typer.Option(
             "--since", metavar="WHEN", help="Only runs started since then: an age (2h) or a date (2026-01-31)."
         ),
-    ] = None,
+    ] = None
     trigger: Annotated[
         str | None,
         typer.Option(
@@ -200,7 +204,7 @@ def list_(
             help="Only runs that this trigger started.",
             autocompletion=complete_trigger,
         ),
-    ] = None,
+    ] = None
     children: Annotated[
         str | None,
         typer.Option(
@@ -209,27 +213,37 @@ def list_(
             help="Only the direct and indirect child runs of this run.",
             autocompletion=complete_run,
         ),
-    ] = None,
+    ] = None
     label: Annotated[
         list[str] | None, typer.Option("--label", metavar="KEY=VALUE", help="Only runs with this label; repeatable.")
-    ] = None,
+    ] = None
+
+    def query(self) -> dict[str, Any]:
+        """The arguments of `Runs.list_runs`. Raises UsageError."""
+        if self.children and self.trigger:
+            raise UsageError("--children and --trigger look for different runs", "Leave one of them away.")
+        return {
+            "states": tuple(map(_status, self.status or ())),
+            "since": _moment(self.since) if self.since else None,
+            "labels": dict(pair(each, "--label") for each in self.label or ()),
+            "prefix": _prefix(self.trigger) if self.trigger else "",
+        }
+
+
+@with_options
+def list_(
+    wanted: RunFilter,
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximum runs to show.")] = 50,
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:
     """List runs, newest first."""
-    env = Environment(profile)
-    if children and trigger:
-        raise UsageError("--children and --trigger look for different runs", "Leave one of them away.")
-    states: Any = tuple(map(_status, status or ()))
-    start = _moment(since) if since else None
-    labels = dict(pair(each, "--label") for each in label or ())
-    by_trigger = _prefix(trigger) if trigger else ""
+    env, query = Environment(profile), wanted.query()
 
     async def work(runs: Runs) -> list[RunView]:
-        prefix = f"{await run_to_read(runs, children)}/" if children else by_trigger
-        wanted = runs.list_runs(limit + 1, states=states, since=start, prefix=prefix, labels=labels)
-        return [view async for view in wanted]
+        if wanted.children:
+            query["prefix"] = f"{await run_to_read(runs, wanted.children)}/"
+        return [view async for view in runs.list_runs(limit + 1, **query)]
 
     found = env.with_runs(work)
     if len(found) > limit:
@@ -240,11 +254,7 @@ def list_(
     elif found:
         _print_list(found)
     else:
-        advise(
-            "no such run"
-            if status or since or trigger or children or label
-            else "there is no run yet. Start one: treadle run FILE"
-        )
+        advise("no such run" if any(vars(wanted).values()) else "there is no run yet. Start one: treadle run FILE")
 
 
 def _listed(view: RunView) -> dict[str, Any]:

@@ -109,20 +109,10 @@ def _is_dynamic(stage: Stage, place: DatasetScope) -> bool:
 
 
 def _loop(draws: Draws, place: DatasetScope, stages: dict[str, Stage]) -> None:
-    """State: a dataset, a number, or both."""
     name = draws.name("loop")
     inside = place.inside(name)
-    state: dict[str, Any] = {}
-    data = f"data{len(place.loops)}"
-    if draws.number(0, 3):
-        given, shape = some_input(draws, place)
-        if isinstance(given, str):
-            state[data] = given
-            inside.datasets[f"state.{data}"] = exported(shape)
-    count = f"count{len(place.loops)}"
-    if not state or draws.maybe():
-        state[count] = draws.pick([0, 1, "${{ 1 + 1 }}"])
-        inside.numbers.append(f"state.{count}")
+    data, count = (f"{kind}{len(place.loops)}" for kind in ("data", "count"))
+    state = _state(draws, place, inside, data, count)
     before = set(inside.datasets)
     body = add_stages(draws, inside, draws.number(1, 3))
     loop: Stage = {
@@ -135,15 +125,28 @@ def _loop(draws: Draws, place: DatasetScope, stages: dict[str, Stage]) -> None:
     _until(draws, loop, state, count, body)
     add_order(draws, place, loop)
     stages[name] = loop
-    for each in state:
-        if each == data:
-            place.datasets[f"{name}.state.{data}"] = inside.datasets[f"state.{data}"]
-        else:
-            place.numbers.append(f"stages.{name}.state.{each}")
+    if data in state:
+        place.datasets[f"{name}.state.{data}"] = inside.datasets[f"state.{data}"]
+    if count in state:
+        place.numbers.append(f"stages.{name}.state.{count}")
     place.numbers.append(f"stages.{name}.metrics.iterations")
     place.siblings.append(name)
     if data in state and draws.maybe():
         _read_state(draws, place, stages, f"{name}.state.{data}")
+
+
+def _state(draws: Draws, place: DatasetScope, inside: DatasetScope, data: str, count: str) -> dict[str, Any]:
+    """The state of a loop: a dataset, a number, or both."""
+    state: dict[str, Any] = {}
+    if draws.number(0, 3):
+        given, shape = some_input(draws, place)
+        if isinstance(given, str):
+            state[data] = given
+            inside.datasets[f"state.{data}"] = exported(shape)
+    if not state or draws.maybe():
+        state[count] = draws.pick([0, 1, "${{ 1 + 1 }}"])
+        inside.numbers.append(f"state.{count}")
+    return state
 
 
 def _read_state(draws: Draws, place: DatasetScope, stages: dict[str, Stage], reference: str) -> None:

@@ -9,7 +9,8 @@ import queue
 import secrets
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 
 from msgspec.structs import asdict
@@ -45,6 +46,21 @@ LEAVE = 5.0
 
 class TriggerGone(TreadleError):
     """The newest version has no such trigger any more, or a different one with its name; the loop ends."""
+
+
+class _Latest:
+    """The versions of one trigger at the last look."""
+
+    def __init__(self, look: Callable[[], Lineage], at: Lineage) -> None:
+        self._look, self.lineage = look, at
+
+    def look(self) -> Lineage:
+        """Raises TriggerGone for another trigger of the same name."""
+        found = self._look()
+        if found.born != self.lineage.born:
+            raise TriggerGone(f"{label(found.workflow, found.name)} is another trigger now")
+        self.lineage = found
+        return found
 
 
 class KafkaRunner:
@@ -160,33 +176,31 @@ class KafkaRunner:
 
     def _live(self, running: asyncio.AbstractEventLoop, at: Lineage) -> None:
         """Run the loop until the end, or until the topics change."""
-        reading = at.newest.reading
+        with self._opened(running, at) as loop:
+            if self._open is not None:
+                loop.tell(RunsCounted(self._open))
+            while not self._ending.is_set() and not self._moved(at):
+                loop.step(self._paused)
+
+    @contextmanager
+    def _opened(self, running: asyncio.AbstractEventLoop, at: Lineage) -> Iterator[TriggerLoop]:
+        """The loop for the topics of `at`, with its consumer, its dead letters and its starts."""
+        reading, latest = at.newest.reading, _Latest(self._look, at)
         settings = self._positions.settings(reading.connection)
         group = group_of(self._site.key, self._workflow, self._trigger, at.born)
-        whose, known = label(self._workflow, self._trigger), at
-
-        def look() -> Lineage:
-            nonlocal known
-            found = self._look()
-            if found.born != at.born:
-                raise TriggerGone(f"{whose} is another trigger now")
-            known = found
-            return found
-
-        machine = TriggerMachine(lambda number: known.batching(number), reading.max_active)
+        machine = TriggerMachine(lambda number: latest.lineage.batching(number), reading.max_active)
         told = Connectivity(reading.connection)
         source = partial(ClusterSource, settings, group, self._instance, reading.topics, connectivity=told)
         inbox: queue.SimpleQueue[Happening] = queue.SimpleQueue()
+        whose = label(self._workflow, self._trigger)
         graveyard = Graveyard(settings, reading.letters, whose, group, inbox.put, told)
         payloads = Payloads(self._site.store, self._site.key, partial(ask_topic, settings))
-        hands = ThreadHands(running, self._site.starter, payloads.value, lambda: known, inbox.put, graveyard)
+        starter = self._site.starter
+        hands = ThreadHands(running, starter, payloads.value, lambda: latest.lineage, inbox.put, graveyard)
         marks = StoredMarks(self._site.store, self._site.key, group)
-        self._loop = loop = TriggerLoop(machine, source, look, hands, marks, inbox)
-        if self._open is not None:
-            loop.tell(RunsCounted(self._open))
+        self._loop = loop = TriggerLoop(machine, source, latest.look, hands, marks, inbox)
         try:
-            while not self._ending.is_set() and not self._moved(at):
-                loop.step(self._paused)
+            yield loop
         finally:
             self._loop = None
             with suppress(TreadleError):

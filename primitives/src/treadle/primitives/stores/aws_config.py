@@ -14,13 +14,17 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypedDict
+from urllib.parse import urlsplit
 
+from ..addresses import is_loopback
 from ..errors import UsageError
 
 _FILES = {"AWS_CONFIG_FILE": "~/.aws/config", "AWS_SHARED_CREDENTIALS_FILE": "~/.aws/credentials"}
 _CREDENTIALS = ("access_key_id", "skip_signature", "credential_provider")
 _CREDENTIAL_VARIABLES = ("AWS_ACCESS_KEY_ID", "AWS_SKIP_SIGNATURE")
-ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_COPYING = ("copy_if_not_exists", "aws_copy_if_not_exists", "AWS_COPY_IF_NOT_EXISTS")
+"""Names of the option or variable that sets an S3 store's own way of copying to a free name."""
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 _LIFE = timedelta(minutes=10)
 """Seconds after which credentials are read again: the files may have changed. botocore renews credentials 15 to 10
@@ -58,19 +62,38 @@ def aws_region() -> str:
 
 
 def s3_settings(options: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-    """Return (options completed from the files, credential provider or None) for an S3 store.
+    """Return (options completed from variables and files, credential provider or None) for an S3 store.
 
     `options` and variables take precedence over the files. Raises UsageError as `aws_region` does.
     """
+    options, provider = _with_shared(options)
+    if not any(name in options or name in os.environ for name in _COPYING):
+        options[_COPYING[0]] = "multipart"
+    endpoint = next(filter(None, [options.get("endpoint"), *map(os.environ.get, _ENDPOINTS)]), "")
+    return options | ({"endpoint": endpoint} if endpoint else {}), provider
+
+
+def _with_shared(options: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
     given = {name.lower().removeprefix("aws_") for name in options}
     with_keys = given.intersection(_CREDENTIALS) or any(map(os.environ.get, _CREDENTIAL_VARIABLES))
     with_region = "region" in given or any(map(os.environ.get, _REGIONS))
     if (with_keys and with_region) or (found := _shared()) is None:
         return dict(options), None
     added = {} if with_region or not found.region else {"region": found.region}
-    if found.endpoint and "endpoint" not in given and not any(map(os.environ.get, ENDPOINT_VARIABLES)):
+    if found.endpoint and "endpoint" not in given and not any(map(os.environ.get, _ENDPOINTS)):
         added["endpoint"] = found.endpoint
     return {**options, **added}, None if with_keys else found
+
+
+def plain_http(endpoint: str) -> dict[str, bool]:
+    """The client option that plain HTTP needs. Raises UsageError where it is not allowed."""
+    if not endpoint.startswith("http://"):
+        return {}
+    allowed = os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("true", "1")
+    if not allowed and not is_loopback(urlsplit(endpoint).hostname or ""):
+        text = f"the endpoint {endpoint} is plain HTTP and not on loopback"
+        raise UsageError(text, "Use https://, or set AWS_ALLOW_HTTP=true.")
+    return {"allow_http": True}
 
 
 class SharedSettings:

@@ -29,8 +29,6 @@ from .request_counts import PAGE, Sent, count, pages
 from .store_errors import border
 
 _SCHEMES = "file://, s3://, gs://, az:// or memory://"
-_COPYING = ("copy_if_not_exists", "aws_copy_if_not_exists", "AWS_COPY_IF_NOT_EXISTS")
-"""Names of the option or variable that sets an S3 store's own way of copying to a free name."""
 _CHUNK = 8 << 20
 _COPY_REQUESTS = 3
 """Headers for a copy to a free name: an upload is started, filled by a copy, and completed."""
@@ -313,47 +311,21 @@ def _remote(url: str, scheme: str, options: dict[str, Any]) -> Any:
     from obstore.store import from_url
 
     http: dict[str, Any] = {"timeout": timedelta(seconds=120), "connect_timeout": timedelta(seconds=5)}
-    provider = None
-    endpoint = ""
-    if scheme == "s3":
-        from .aws_config import s3_settings
-
-        options, provider = s3_settings(options)
-        endpoint = _endpoint(options)
-    if scheme == "s3" and not any(name in options or name in os.environ for name in _COPYING):
-        options = {**options, _COPYING[0]: "multipart"}
-    if endpoint:
-        options = {**options, "endpoint": endpoint}
-    if endpoint.startswith("http://"):
-        if not _plain_http_allowed(endpoint):
-            raise UsageError(
-                f"the endpoint {endpoint} is plain HTTP and not on loopback",
-                "Use https://, or set AWS_ALLOW_HTTP=true.",
-            )
-        http["allow_http"] = True
     retry = {"max_retries": 4, "retry_timeout": timedelta(seconds=60)}
+    given: dict[str, Any] = {"client_options": http, "retry_config": retry}
+    if scheme == "s3":
+        from .aws_config import plain_http, s3_settings
+
+        options, credentials = s3_settings(options)
+        http |= plain_http(options.get("endpoint", ""))
+        given |= {"credential_provider": credentials} if credentials else {}
+    given["config"] = {**options}
     try:
-        known: dict[str, Any] = {"config": {**options}, "client_options": http, "retry_config": retry}
-        return from_url(url, **known, **({"credential_provider": provider} if provider else {}))
+        return from_url(url, **given)
     except BaseError as error:
         raise UsageError(
             f"store {url} cannot be opened: {str(error).partition(chr(10))[0]}", "Correct the URL or the options."
         ) from error
-
-
-def _endpoint(options: dict[str, Any]) -> str:
-    """The endpoint from the options, or from the environment as the AWS tools read it; empty: AWS itself."""
-    from .aws_config import ENDPOINT_VARIABLES
-
-    candidates = [options.get("endpoint"), *map(os.environ.get, ENDPOINT_VARIABLES)]
-    return str(next(filter(None, candidates), ""))
-
-
-def _plain_http_allowed(endpoint: str) -> bool:
-    from ..addresses import is_loopback
-
-    allowed = os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("true", "1")
-    return allowed or is_loopback(urlsplit(endpoint).hostname or "")
 
 
 def _folder(url: str) -> Path:
