@@ -46,7 +46,7 @@ from treadle.client.testing import Engine
 from treadle.dsl.document.workflow_files import load
 from treadle.dsl.model import Spec
 from treadle.dsl.validation.inputs import resolve_inputs
-from treadle.executors import LocalExecutor
+from treadle.executors.local.executor import LocalExecutor
 from treadle.orchestrator.dispatcher.driver_context.run_context import RunContext
 from treadle.orchestrator.dispatcher.orders import NodeOrder
 from treadle.orchestrator.dispatcher.segments.execute_segment import Desk

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import importlib
+import json
 import re
 import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import doc_pages
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -27,9 +31,22 @@ NAMES = {
         "Loop Result Spec Workflow batch contains csv ends_with event expr fixed has is_in items jsonl kafka matches "
         "npy objects parquet range_ run schedule size starts_with task text trigger webhook"
     ),
-    "treadle.executors": "Context IsolatedExecutor LocalExecutor Result",
+    "treadle.dsl.reference": "ReferenceFailure ReferencePartition ReferenceResult run_reference",
+    "treadle.executors": (
+        "Answer Capabilities Context Executor ExecutorKind Failure FunctionExecutor Handler Invoker Limits NotRun "
+        "Outcome Place Result Slot Task Throttled convert_table"
+    ),
+    "treadle.executors.testing": "ExecutorTests Place Workbench",
     "treadle.primitives": "",
+    "treadle.primitives.channels": (
+        "Barrier BroadcastChannel DeadlinePassed Gang MemberLost ReduceChannel ReduceFailed ShuffleChannel current_gang"
+    ),
+    "treadle.primitives.errors": (
+        "CorruptError DataError FailureClass InternalError MissingError StoreError TreadleError UsageError"
+    ),
+    "treadle.cli": "",
     "treadle.orchestrator": "",
+    "treadle.triggers": "",
 }
 VERBS = (
     "cancel convert deploy deploy-lambda deploy-openwhisk dev dlq doctor gc init limit list logs pause plan "
@@ -41,23 +58,6 @@ DLQ_VERBS = "drop list replay show"
 DEV_VERBS = "down status up"
 
 
-def public_names(package: str) -> list[str]:
-    """The public names of a package's `__init__`: imports spelt `X as X`, `__all__`, definitions."""
-    module = importlib.import_module(package)
-    assert module.__file__ is not None
-    tree = ast.parse(Path(module.__file__).read_text("utf-8"))
-    found = set(getattr(module, "__all__", []))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom):
-            found |= {alias.name for alias in node.names if alias.asname == alias.name}
-    found |= {
-        node.name
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
-    }
-    return sorted(found)
-
-
 def sources() -> list[Path]:
     return [file for room in ROOMS for file in sorted((ROOT / room / "src").rglob("*.py"))]
 
@@ -67,18 +67,75 @@ def project(member: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("package", NAMES)
-def test_package_offers_these_names(package: str) -> None:
-    assert public_names(package) == NAMES[package].split()
+PUBLIC = {
+    module: importlib.import_module(module).__all__
+    for page in sorted((ROOT / "docs" / "api").glob("*.md"))
+    for module in re.findall(r"^```\{public-api\} (\S+)$", page.read_text("utf-8"), re.M)
+}
+"""Each documented module, and its public names."""
 
 
-@pytest.mark.parametrize("package", NAMES)
-def test_every_name_offered_is_there(package: str) -> None:
-    module = importlib.import_module(package)
-    for name in NAMES[package].split():
-        assert getattr(module, name) is not None
+@pytest.mark.parametrize("module", NAMES)
+def test_module_offers_these_names(module: str) -> None:
+    offered = importlib.import_module(module)
+    assert sorted(offered.__all__) == NAMES[module].split()
+    assert [name for name in NAMES[module].split() if getattr(offered, name, None) is None] == []
     with pytest.raises(AttributeError):
-        _ = module.not_there
+        _ = offered.not_there
+
+
+def test_packages_and_documented_modules_say_what_is_public() -> None:
+    packages = {f"treadle.{init.parent.name}" for init in ROOT.glob("*/src/treadle/*/__init__.py")}
+    assert set(NAMES) == packages | set(PUBLIC)
+    assert {module for module in NAMES if NAMES[module]} == set(PUBLIC)
+
+
+def internal_imports(source: str) -> list[str]:
+    """The names of treadle that the code imports, and that are not public."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            offered = PUBLIC.get(node.module or "", [])
+            found += [f"{node.module}.{alias.name}" for alias in node.names if alias.name not in offered]
+    return [name for name in found if name.startswith("treadle.") and name not in PUBLIC]
+
+
+def example_code() -> Iterator[tuple[str, str]]:
+    """The code of examples, notebooks and pages: its place, and its text."""
+    for file in sorted((ROOT / "examples").rglob("*.py")):
+        yield file.name, file.read_text("utf-8")
+    for file in sorted((ROOT / "examples").rglob("*.ipynb")):
+        cells = json.loads(file.read_text("utf-8"))["cells"]
+        yield file.name, "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    for page in doc_pages.pages():
+        for block in doc_pages.blocks(page, "python"):
+            yield f"{page.name}:{block.line}", block.text
+        for block in doc_pages.blocks(page, "pycon"):
+            examples = doctest.DocTestParser().get_examples(block.text)
+            yield f"{page.name}:{block.line}", "".join(example.source for example in examples)
+
+
+def test_examples_and_docs_import_public_names_only() -> None:
+    code = list(example_code())
+    assert {"command.py", "squares.ipynb"} < {place for place, source in code if "from treadle" in source}
+    assert [(place, found) for place, source in code if (found := internal_imports(source))] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("from treadle.executors.interface import Executor", ["treadle.executors.interface.Executor"]),
+        ("from treadle.primitives import sealing", ["treadle.primitives.sealing"]),
+        ("from treadle.executors import Context, context", ["treadle.executors.context"]),
+        ("import treadle.orchestrator.planner", ["treadle.orchestrator.planner"]),
+        ("import treadle.client, json\nfrom treadle.dsl import reference, task", []),
+        ("from treadle.dsl.reference import run_reference", []),
+    ],
+)
+def test_import_of_an_internal_name_is_found(line: str, found: list[str]) -> None:
+    assert internal_imports(line) == found
 
 
 def test_command_line_has_these_verbs() -> None:

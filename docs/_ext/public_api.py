@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
 import re
 from collections.abc import Iterator
-from types import ModuleType
 from typing import Any, ClassVar
 
 from docutils import nodes
 from pydantic import BaseModel
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
-
-
-def offered(module: ModuleType) -> list[str]:
-    """Names in `__all__`; without it, those that the file defines or imports as `X as X`."""
-    listed = getattr(module, "__all__", None)
-    if listed is not None:
-        return list(listed)
-    names = []
-    for node in ast.parse(inspect.getsource(module)).body:
-        if isinstance(node, ast.ImportFrom):
-            names += [alias.name for alias in node.names if alias.asname == alias.name]
-        elif isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
-            names.append(node.name)
-    return names
 
 
 def described(package: str, name: str, value: Any) -> Iterator[str]:
@@ -54,7 +38,7 @@ class PublicApi(SphinxDirective):
         package = self.arguments[0]
         module = importlib.import_module(package)
         lines = [f".. automodule:: {package}", "   :no-members:", ""]
-        for name in offered(module):
+        for name in module.__all__:
             value = getattr(module, name)
             page = self.seen.setdefault(f"{getattr(value, '__module__', package)}.{name}", self.env.docname)
             if page == self.env.docname:

@@ -1,11 +1,11 @@
 """A third-party executor in one file: every call runs a command.
 
 `command` precedes the interpreter and chooses its place: `["ssh", "host"]`, `["docker", "run", "-i", "image"]`,
-`["srun"]`, or nothing. There the same file serves the single request on its stdin. docs/executors.md explains it.
+`["srun"]`, or nothing. There the same file serves the single request on its stdin. docs/plugins.md explains it.
 """
 
 import asyncio
-import base64
+import json
 import os
 import signal
 import sys
@@ -14,14 +14,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.executors.function_handler import KEY_VARIABLE, Handler
-from treadle.executors.functions.executor import FunctionExecutor
-from treadle.executors.functions.invoker import Answer, Limits
-from treadle.executors.functions.payload import Request
-from treadle.executors.interface import Executor
-from treadle.executors.plugin import Place, convert_table
-from treadle.executors.worker.environment import secret_variable
-from treadle.primitives import sealing
+from treadle.executors import Answer, Executor, FunctionExecutor, Handler, Limits, Place, convert_table
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,17 +33,18 @@ class CommandInvoker:
     def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
         self.limits = Limits(64 << 20, 64 << 20, settings.seconds, (settings.megabytes << 20,))
         self._command = [*settings.command, sys.executable, "-P", __file__]
-        self._head = msgspec.json.encode(environment) + b"\n"  # over stdin, since other users can see a command line
+        self._environment = environment
 
     async def invoke(self, request: bytes, memory: int, seconds: float) -> Answer:
         """One call: a process that gets the request, and answers on its stdout."""
-        pipe, limits = asyncio.subprocess.PIPE, f"{seconds} {memory}\n".encode()
+        head = json.dumps([self._environment, seconds, memory])  # over stdin: other users can see a command line
+        pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             *self._command, stdin=pipe, stdout=pipe, stderr=pipe, limit=64 << 20, start_new_session=True
         )
         try:
             async with asyncio.timeout(seconds):
-                response, log = await process.communicate(self._head + limits + request)
+                response, log = await process.communicate(f"{head}\n".encode() + request)
         except TimeoutError:
             return Answer("timed out", how=f"it was not over after {seconds:g} s")
         finally:
@@ -70,22 +64,17 @@ def settings(table: Mapping[str, Any]) -> Settings:
 
 
 def open(settings: Settings, place: Place) -> Executor:
-    key = sealing.load_or_create_key(place.key_file)
-    secrets = {secret_variable(name): place.secret(name) for name in settings.secrets}
-    invoker = CommandInvoker(settings, {KEY_VARIABLE: base64.b64encode(key).decode(), **secrets})
+    invoker = CommandInvoker(settings, place.function_environment(settings.secrets))
     return FunctionExecutor("command", invoker, key_file=place.key_file, slots=settings.slots)
 
 
 def serve() -> None:
     """The other side: one request on stdin, its response on stdout. Output of user code goes to the report."""
-    environment = msgspec.json.decode(sys.stdin.buffer.readline(), type=dict[str, str])
-    seconds, memory = sys.stdin.buffer.readline().split()
-    request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
+    environment, seconds, memory = json.loads(sys.stdin.buffer.readline())
     handler = Handler({**os.environ, **environment})
-    response = handler.handle(request, float(seconds), int(memory))
+    response = handler.handle_json(sys.stdin.buffer.read(), seconds, memory)
     handler.close()
-    sys.stdout.buffer.write(msgspec.json.encode(response))
-    sys.stdout.flush()
+    sys.stdout.buffer.write(response)
 
 
 if __name__ == "__main__":

@@ -16,9 +16,9 @@ from emulators.lambda_emulator import REGION
 from emulators.lambda_place import FUNCTION, SIZES, LambdaPlace, lambda_place
 
 from treadle.executors.aws.invoker import function_name
-from treadle.executors.function_handler import KEY_FROM_VARIABLE, KEY_VARIABLE
 from treadle.executors.program import Outcome
 from treadle.executors.testing import Place, Workbench
+from treadle.executors.worker.environment import KEY_FROM_VARIABLE, KEY_VARIABLE
 from treadle.orchestrator.deployment.aws_keys import KeyPlace
 from treadle.orchestrator.deployment.cloudformation import template
 from treadle.orchestrator.deployment.lambda_functions import LambdaDeployment, open_clients

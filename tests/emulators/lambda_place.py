@@ -12,9 +12,9 @@ from emulators.lambda_code import linked
 from emulators.lambda_emulator import REGION, LambdaEmulator
 
 from treadle.executors.aws.invoker import LambdaInvoker, function_name
-from treadle.executors.function_handler import KEY_VARIABLE
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.functions.rate_limiter import Rate
+from treadle.executors.worker.environment import KEY_VARIABLE
 from treadle.primitives import sealing
 
 FUNCTION = "treadle"

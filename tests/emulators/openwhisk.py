@@ -13,7 +13,6 @@ import httpx
 from emulators.openwhisk_actions import SystemLimits
 from emulators.openwhisk_server import OpenWhiskEmulator
 
-from treadle.executors.function_handler import KEY_VARIABLE
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.functions.rate_limiter import Rate
 from treadle.executors.openwhisk.action import ENTRY, action_document, code_of
@@ -21,7 +20,7 @@ from treadle.executors.openwhisk.client import OpenWhiskClient
 from treadle.executors.openwhisk.invoker import OpenWhiskInvoker, action_name
 from treadle.executors.package.build import Package, build_package
 from treadle.executors.package.target import this_machine
-from treadle.executors.worker.environment import secret_variable
+from treadle.executors.worker.environment import KEY_VARIABLE, secret_variable
 from treadle.primitives import sealing
 
 SIZES = (256, 1024)

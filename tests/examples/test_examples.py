@@ -29,7 +29,7 @@ from treadle.client.testing import Engine, EngineResult
 from treadle.dsl.document.workflow_files import load
 from treadle.dsl.normalise import normalise
 from treadle.dsl.validation.inputs import resolve_inputs
-from treadle.executors import LocalExecutor
+from treadle.executors.local.executor import LocalExecutor
 from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
 from treadle.primitives import sealing

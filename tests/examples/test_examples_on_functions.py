@@ -23,12 +23,12 @@ from emulators.openwhisk import GENEROUS, SIZES, deploy, openwhisk
 from treadle.client.testing import Engine, EngineResult
 from treadle.dsl.document.workflow_files import load
 from treadle.dsl.validation.inputs import resolve_inputs
-from treadle.executors import LocalExecutor
 from treadle.executors.emulation.invoker import ParityInvoker
 from treadle.executors.emulation.provider_limits import EMULATIONS
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.functions.invoker import Invoker
 from treadle.executors.interface import Executor
+from treadle.executors.local.executor import LocalExecutor
 from treadle.executors.openwhisk.action import ENTRY
 from treadle.executors.openwhisk.client import OpenWhiskClient
 from treadle.executors.openwhisk.invoker import OpenWhiskInvoker

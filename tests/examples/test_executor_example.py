@@ -1,30 +1,32 @@
-"""The executor of docs/executors.md: it conforms, and profiles name it like any other."""
+"""The executor of docs/plugins.md: it conforms, and profiles name it like any other."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
+import re
+import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from doc_pages import ROOT, blocks, write_files
 
 from treadle.client.testing import Engine
 from treadle.dsl.model import Spec
-from treadle.executors.interface import Executor
-from treadle.executors.plugin import Place
-from treadle.executors.testing import ExecutorTests
-from treadle.executors.testing.workbench import SECRET
+from treadle.executors import Place
 from treadle.orchestrator.executor_registry import registry
 from treadle.orchestrator.executor_registry.registry import ExecutorRegistry
 from treadle.primitives import sealing
 from treadle.primitives.errors import UsageError
 from treadle.primitives.stores.store import Store
 
-FILE = Path(__file__).parents[2] / "examples" / "executor" / "command.py"
+FILE = ROOT / "examples" / "executor" / "command.py"
+PAGE = ROOT / "docs" / "plugins.md"
 
 
 @pytest.fixture
@@ -38,18 +40,25 @@ def command() -> Iterator[ModuleType]:
     del sys.modules["command_executor"]
 
 
-@pytest.mark.chaos  # a minute: each call has a process and its worker
-class TestCommandExecutor(ExecutorTests):
-    @pytest.fixture
-    async def executor(
-        self, place: Place, command: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> AsyncIterator[Executor]:
-        monkeypatch.setenv("TMPDIR", str(tmp_path))  # for files of a killed command
-        name, value = SECRET
-        place = Place(place.store, place.key_file, "", {name: value}.__getitem__)
-        executor: Executor = command.open(command.settings({"slots": 2, "secrets": [name]}), place)
-        yield executor
-        await executor.stop()
+@pytest.mark.parametrize(
+    "tests",
+    [
+        pytest.param("each_partition or secrets", id="some"),
+        pytest.param("test", id="all", marks=pytest.mark.chaos),  # a minute: each call has a process and its worker
+    ],
+)
+def test_executor_passes_the_tests_of_the_page(tests: str, tmp_path: Path) -> None:
+    write_files(PAGE, tmp_path)
+    [console] = blocks(PAGE, "console")
+    [command] = re.findall(r"^\$ pytest (.*)$", console.text, re.M)
+    program = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--basetemp={tmp_path}/made", "-k", tests]
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environ |= {"PYTHONPATH": str(FILE.parent), "TMPDIR": str(tmp_path)}  # for files of a killed command
+    done = subprocess.run(
+        [*program, *command.split()], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"^\d+ passed", done.stdout, re.M), done.stdout
 
 
 async def test_profile_names_it_and_a_run_goes_over_it(
@@ -79,8 +88,6 @@ def test_wrong_key_of_its_table_is_reported(command: ModuleType) -> None:
 
 
 def test_file_is_as_short_as_the_page_says() -> None:
-    """Lines of code: all except empty lines, imports, comments and documentation."""
-    text = FILE.read_text("utf-8")
-    body = text.split('"""', 2)[2]
-    code = [line for line in body.splitlines() if line.strip() and not line.startswith(("import ", "from "))]
-    assert len([line for line in code if '"""' not in line]) <= 65
+    """Lines of code: all except empty lines and documentation."""
+    body = FILE.read_text("utf-8").split('"""', 2)[2]
+    assert len([line for line in body.splitlines() if line.strip() and '"""' not in line]) <= 60

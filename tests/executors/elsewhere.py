@@ -15,9 +15,10 @@ from pathlib import Path
 import msgspec
 from namespaces import Host
 
-from treadle.executors.function_handler import KEY_VARIABLE, Handler
+from treadle.executors.function_handler import Handler
 from treadle.executors.functions.invoker import Answer, Limits
 from treadle.executors.functions.payload import Request
+from treadle.executors.worker.environment import KEY_VARIABLE
 from treadle.primitives import sealing
 
 SIZES = (512 << 20,)

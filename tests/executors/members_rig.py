@@ -11,10 +11,10 @@ from orchestrator.broken_runs import Counted
 
 from treadle.client.testing import Engine, EngineResult
 from treadle.dsl.model import Spec
-from treadle.executors import LocalExecutor
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.functions.invoker import Invoker
 from treadle.executors.interface import Executor
+from treadle.executors.local.executor import LocalExecutor
 from treadle.executors.program import Outcome
 from treadle.executors.resident import MEMBERS
 from treadle.executors.resident.coordinator_host import Meeting

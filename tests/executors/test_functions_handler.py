@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from treadle.executors import function_handler as handlers
-from treadle.executors.function_handler import KEY_VARIABLE, Handler
+from treadle.executors.function_handler import Handler
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.functions.invoker import Answer, Limits
 from treadle.executors.functions.payload import (
@@ -30,6 +30,7 @@ from treadle.executors.functions.payload import (
 from treadle.executors.program import Failure, Outcome, Report, SecretRef, Task
 from treadle.executors.testing import Place, Workbench
 from treadle.executors.testing.workbench import RUN
+from treadle.executors.worker.environment import KEY_VARIABLE
 from treadle.primitives import sealing
 from treadle.primitives.errors import FailureClass, StoreError
 from treadle.primitives.stores.store import FileStore, Store

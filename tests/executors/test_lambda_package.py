@@ -16,10 +16,10 @@ from emulators.lambda_s3 import FlakyS3
 from emulators.packages import local_package
 
 from treadle.executors.aws.invoker import LambdaInvoker, function_name
-from treadle.executors.function_handler import KEY_VARIABLE
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.program import Outcome
 from treadle.executors.testing import Place, Workbench
+from treadle.executors.worker.environment import KEY_VARIABLE
 from treadle.primitives import sealing
 from treadle.primitives.testing.s3 import S3Endpoint, seaweedfs
 

@@ -12,9 +12,9 @@ from emulators.lambda_place import lambda_place
 from examples.test_examples_on_functions import EXAMPLES, INPUTS, left_by, run
 
 from treadle.client.testing import Engine
-from treadle.executors import LocalExecutor
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.interface import Executor
+from treadle.executors.local.executor import LocalExecutor
 from treadle.executors.resident import MEMBERS
 from treadle.executors.resident.coordinator_host import Meeting
 from treadle.executors.resident.executor import MemberExecutor

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
-from treadle.executors.function_handler import KEY_VARIABLE, Handler
+from treadle.executors.function_handler import Handler
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.functions.invoker import Answer, Limits, NotRun, Throttled
 from treadle.executors.functions.payload import VERSION, Blockset, JoinOrder, Request, Response, encode_content
@@ -31,6 +31,7 @@ from treadle.executors.resident.coordinator_host import Meeting
 from treadle.executors.resident.executor import MemberExecutor
 from treadle.executors.testing import Place, Workbench
 from treadle.executors.testing.workbench import RUN
+from treadle.executors.worker.environment import KEY_VARIABLE
 from treadle.primitives import sealing
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.encoding.references import BlockRef

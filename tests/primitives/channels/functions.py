@@ -21,11 +21,11 @@ from treadle.primitives.channels import (
     ReduceChannel,
     ShuffleChannel,
     current_gang,
-    current_member,
 )
 from treadle.primitives.channels.barriers import Arrival
 from treadle.primitives.channels.io import peer_routes
 from treadle.primitives.channels.io.shared_memory import Segments
+from treadle.primitives.channels.member_scope import current_member
 from treadle.primitives.coordinator.messages import Broken
 from treadle.primitives.stores.shared_memory import HostFolder
 

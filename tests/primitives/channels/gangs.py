@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 from primitives.channels import coordinators
 
 from treadle.primitives.blocks import Blocks
-from treadle.primitives.channels import Gang, taking_part
+from treadle.primitives.channels import Gang
+from treadle.primitives.channels.member_scope import taking_part
 from treadle.primitives.stores.shared_memory import SHARED_MEMORY, HostFolder
 from treadle.primitives.stores.store import Store
 

@@ -24,8 +24,9 @@ from primitives.wire.sides import serving, soon
 
 from treadle.primitives import wire
 from treadle.primitives.blocks import Blocks
-from treadle.primitives.channels import Barrier, BroadcastChannel, Gang, Member
+from treadle.primitives.channels import Barrier, BroadcastChannel, Gang
 from treadle.primitives.channels.io.shared_barrier import Bell, Board, Boards
+from treadle.primitives.channels.member import Member
 from treadle.primitives.coordinator.messages import Bye, Count, Counted, FromMember, Leave
 from treadle.primitives.errors import StoreError
 from treadle.primitives.stores.shared_memory import SHARED_MEMORY, HostFolder

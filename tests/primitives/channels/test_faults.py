@@ -16,7 +16,8 @@ from primitives.wire.sides import soon
 
 from treadle.primitives import wire
 from treadle.primitives.blocks import Blocks
-from treadle.primitives.channels import Gang, Member
+from treadle.primitives.channels import Gang
+from treadle.primitives.channels.member import Member
 from treadle.primitives.channels.messages import Caller, Letter
 from treadle.primitives.stores.store import Store
 

@@ -24,8 +24,9 @@ from properties.profiles import examples
 
 from treadle.primitives import wire
 from treadle.primitives.blocks import Blocks
-from treadle.primitives.channels import Gang, Member
+from treadle.primitives.channels import Gang
 from treadle.primitives.channels import messages as c
+from treadle.primitives.channels.member import Member
 from treadle.primitives.coordinator import messages as m
 from treadle.primitives.errors import TreadleError
 from treadle.primitives.peers import gateway as gateways

@@ -21,36 +21,15 @@ from typing import TYPE_CHECKING
 from treadle.primitives.lazy_import import late
 
 if TYPE_CHECKING:
-    from treadle.primitives.result import Result as Result
+    from treadle.primitives.result import Result
 
-    from .builder.conversion import expr as expr
-    from .builder.decorator import task as task
-    from .builder.formats import csv as csv
-    from .builder.formats import fixed as fixed
-    from .builder.formats import items as items
-    from .builder.formats import jsonl as jsonl
-    from .builder.formats import npy as npy
-    from .builder.formats import parquet as parquet
-    from .builder.formats import range_ as range_
-    from .builder.formats import text as text
-    from .builder.handles import contains as contains
-    from .builder.handles import ends_with as ends_with
-    from .builder.handles import has as has
-    from .builder.handles import is_in as is_in
-    from .builder.handles import matches as matches
-    from .builder.handles import run as run
-    from .builder.handles import size as size
-    from .builder.handles import starts_with as starts_with
-    from .builder.triggers import batch as batch
-    from .builder.triggers import event as event
-    from .builder.triggers import kafka as kafka
-    from .builder.triggers import objects as objects
-    from .builder.triggers import schedule as schedule
-    from .builder.triggers import trigger as trigger
-    from .builder.triggers import webhook as webhook
-    from .builder.workflow import Loop as Loop
-    from .builder.workflow import Workflow as Workflow
-    from .model import Spec as Spec
+    from .builder.conversion import expr
+    from .builder.decorator import task
+    from .builder.formats import csv, fixed, items, jsonl, npy, parquet, range_, text
+    from .builder.handles import contains, ends_with, has, is_in, matches, run, size, starts_with
+    from .builder.triggers import batch, event, kafka, objects, schedule, trigger, webhook
+    from .builder.workflow import Loop, Workflow
+    from .model import Spec
 
 _FORMATS = ("csv", "fixed", "items", "jsonl", "npy", "parquet", "range_", "text")
 _TESTS = ("contains", "ends_with", "has", "is_in", "matches", "size", "starts_with")

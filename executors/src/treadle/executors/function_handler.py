@@ -52,12 +52,7 @@ from .functions.payload import (
 )
 from .local.executor import LocalExecutor, LocalSlot
 from .program import Charge, Failure, Report, Task
-from .worker.environment import secret_variable
-
-KEY_VARIABLE = "TREADLE_KEY"
-"""The deployment key in Base64, set at deployment."""
-KEY_FROM_VARIABLE = "TREADLE_KEY_FROM"
-"""Alternative to `TREADLE_KEY`: the location of the key, in the notation of the provider's `fetch_key`."""
+from .worker.environment import KEY_FROM_VARIABLE, KEY_VARIABLE, secret_variable
 
 _CACHE_BYTES = 64 << 20
 _GRACE = 1.0
@@ -120,6 +115,10 @@ class Handler:
         if isinstance(content, Adopt):
             return Response(problem="order")
         return self._loop.run(self._handle(request.run, content, seconds, memory, _Begun(begun, before)))
+
+    def handle_json(self, request: bytes, seconds: float, memory: int) -> bytes:
+        """`handle` for the bytes that an invoker sends; returns the bytes of its `Answer`."""
+        return msgspec.json.encode(self.handle(msgspec.json.decode(request, type=Request), seconds, memory))
 
     def open(self, request: Request) -> Order | JoinOrder | Adopt | Response:
         """The decrypted content of the request, or a Response with the reason for rejecting it."""

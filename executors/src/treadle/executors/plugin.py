@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -12,10 +13,11 @@ from treadle.primitives import sealing
 from treadle.primitives.errors import UsageError
 
 from .interface import Executor
+from .worker.environment import KEY_VARIABLE, secret_variable
 
 ENTRY_POINTS = "treadle.executors"
 """Group of entry points (https://packaging.python.org/specifications/entry-points). The name of an entry point is a
-kind; its object is a `Kind`."""
+kind; its object is an `ExecutorKind`."""
 
 T = TypeVar("T")
 
@@ -43,8 +45,14 @@ class Place(Struct, frozen=True):
     def run_key(self, run: str) -> bytes:
         return sealing.run_key(sealing.load_or_create_key(self.key_file), run)
 
+    def function_environment(self, secrets: Iterable[str] = ()) -> dict[str, str]:
+        """The variables that a `Handler` needs: the deployment key and these secrets. Raises UsageError for an unknown
+        secret."""
+        key = b64encode(sealing.load_or_create_key(self.key_file)).decode()
+        return {KEY_VARIABLE: key} | {secret_variable(name): self.secret(name) for name in secrets}
 
-class Kind(Protocol):
+
+class ExecutorKind(Protocol):
     """A kind of executor, such as a module that has these two functions."""
 
     def settings(self, table: Mapping[str, Any]) -> Any:

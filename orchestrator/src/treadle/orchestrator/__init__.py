@@ -1,4 +1,5 @@
-"""treadle's engine: planner, scheduler, dispatcher, Temporal workflow and driver.
+"""treadle's engine: planner, scheduler, dispatcher, Temporal workflow and driver. It has no public API: programs use
+`treadle.client`.
 
 planner            turns a spec into a `plan`
 scheduler          decides which node runs next
@@ -15,3 +16,5 @@ telemetry          metrics and logs
 cost               estimates and bills
 deployment         functions at providers
 """
+
+__all__: list[str] = []

@@ -1,1 +1,5 @@
-"""treadle's data: blocks, codec, stores, keys, folds, partitioning, formats."""
+"""treadle's data: blocks, codec, stores, keys, folds, partitioning, formats. Public are its modules `channels` and
+`errors`.
+"""
+
+__all__: list[str] = []

@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+__all__ = [
+    "CorruptError",
+    "DataError",
+    "FailureClass",
+    "InternalError",
+    "MissingError",
+    "StoreError",
+    "TreadleError",
+    "UsageError",
+]
+
 
 class FailureClass(StrEnum):
     """Why an attempt failed; the class decides what happens next (docs/architecture.md, failures)."""

@@ -9,7 +9,9 @@ Layout: `data` (partitions and records), `sources` (inputs), `calls` (user funct
 demand, skips, outputs).
 """
 
-from .calls import ReferenceFailure as ReferenceFailure
-from .data import ReferencePartition as ReferencePartition
-from .interpreter import run_reference as run_reference
-from .run import ReferenceResult as ReferenceResult
+from .calls import ReferenceFailure
+from .data import ReferencePartition
+from .interpreter import run_reference
+from .run import ReferenceResult
+
+__all__ = ["ReferenceFailure", "ReferencePartition", "ReferenceResult", "run_reference"]

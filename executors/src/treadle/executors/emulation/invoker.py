@@ -16,12 +16,11 @@ from collections.abc import Mapping
 from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import UsageError
 
-from ..function_handler import KEY_VARIABLE
 from ..functions.invoker import Answer
 from ..local.child_process import ChildProcess, Death, starting
 from ..local.orphan_guard import Guard
 from ..memory_limit import exit_words
-from ..worker.environment import worker_environment
+from ..worker.environment import KEY_VARIABLE, worker_environment
 from .provider_limits import Emulation
 from .sandbox import HEAD, LENGTH
 

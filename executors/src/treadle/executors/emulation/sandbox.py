@@ -11,10 +11,7 @@ import socket
 import struct
 import sys
 
-import msgspec
-
 from ..function_handler import Handler
-from ..functions.payload import Request
 
 HEAD = struct.Struct(">Qd")
 LENGTH = struct.Struct(">Q")
@@ -28,8 +25,7 @@ def main() -> None:
     with socket.socket(fileno=int(sys.argv[1])) as connection, connection.makefile("rwb") as stream:
         while head := stream.read(HEAD.size):
             length, seconds = HEAD.unpack(head)
-            request = msgspec.json.decode(stream.read(length), type=Request)
-            response = msgspec.json.encode(handler.handle(request, seconds, memory))
+            response = handler.handle_json(stream.read(length), seconds, memory)
             stream.write(LENGTH.pack(len(response)) + response)
             stream.flush()
 

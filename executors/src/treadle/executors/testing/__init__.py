@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from treadle.primitives.lazy_import import late
 
 if TYPE_CHECKING:
-    from .suite import ExecutorTests as ExecutorTests
-    from .workbench import Place as Place
-    from .workbench import Workbench as Workbench
+    from .suite import ExecutorTests
+    from .workbench import Place, Workbench
 
 __all__ = ["ExecutorTests", "Place", "Workbench"]
 __getattr__ = late(__name__, {"ExecutorTests": ".suite", "Place": ".workbench", "Workbench": ".workbench"})

@@ -10,17 +10,18 @@ from ..interface import Executor
 from .suite_failures import FailureTests
 from .suite_lifetime import LifetimeTests
 from .suite_outcomes import OutcomeTests
-from .workbench import Place, Workbench
+from .workbench import SECRET, Place, Workbench
 
 
 class ExecutorTests(OutcomeTests, FailureTests, LifetimeTests):
-    """A subclass provides the fixture `executor`: it has two slots, knows the secret SECRET, and is stopped at the
-    end."""
+    """A subclass provides the fixture `executor`: it has two slots, knows the secret `token` of `place`, and is stopped
+    at the end."""
 
     @pytest.fixture
     def place(self, tmp_path: Path) -> Place:
-        """A file store, a key and a host folder. Override it to test with another store."""
-        place = Place(f"file://{tmp_path}/store", str(tmp_path / "key"), str(tmp_path / "host"))
+        """A file store, a key, a host folder and a secret. Override it to test with another store."""
+        secret = dict([SECRET]).__getitem__
+        place = Place(f"file://{tmp_path}/store", str(tmp_path / "key"), str(tmp_path / "host"), secret)
         place.run_key("")  # creates the key
         return place
 

@@ -9,6 +9,10 @@ import re
 import sys
 from collections.abc import Mapping
 
+KEY_VARIABLE = "TREADLE_KEY"
+"""A function's deployment key in Base64, set at deployment."""
+KEY_FROM_VARIABLE = "TREADLE_KEY_FROM"
+"""Alternative to `TREADLE_KEY`: the location of the key, in the notation of the provider's `fetch_key`."""
 FIXED = {"PYTHONHASHSEED": "0", "PYTHONUTF8": "1"}
 """Settings that a running interpreter cannot change: iteration order of sets and text encoding must not depend on the
 host."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from treadle.executors.function_handler import KEY_FROM_VARIABLE
+from treadle.executors.worker.environment import KEY_FROM_VARIABLE
 
 from .lambda_desired_state import EVENTS, functions, settings_of, tags_of
 from .request import DeployRequest

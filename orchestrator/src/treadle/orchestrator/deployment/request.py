@@ -10,11 +10,10 @@ from typing import Literal
 
 from msgspec import Struct
 
-from treadle.executors.function_handler import KEY_FROM_VARIABLE, KEY_VARIABLE
 from treadle.executors.package.build import Package, build_package, dockerfile
 from treadle.executors.package.target import Target, lambda_target, openwhisk_target, this_machine
 from treadle.executors.package.treadle_wheels import version
-from treadle.executors.worker.environment import secret_variable
+from treadle.executors.worker.environment import KEY_FROM_VARIABLE, KEY_VARIABLE, secret_variable
 from treadle.primitives.errors import UsageError
 from treadle.primitives.stores.input_files import is_local
 

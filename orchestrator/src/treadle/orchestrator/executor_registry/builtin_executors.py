@@ -276,7 +276,7 @@ def _secrets(names: Iterable[str], place: Place) -> dict[str, str]:
 
 
 class BuiltIn(Struct, Generic[S], frozen=True):
-    """A `Kind` (`treadle.executors.plugin`) whose table is a Pydantic model."""
+    """An `ExecutorKind` whose table is a Pydantic model."""
 
     model: type[S]
     make: Callable[[S, Place], Executor]

@@ -8,7 +8,7 @@ from typing import Any
 
 from treadle.dsl.units import format_size
 from treadle.executors.interface import Capabilities, Executor
-from treadle.executors.plugin import ENTRY_POINTS, Kind, Place
+from treadle.executors.plugin import ENTRY_POINTS, ExecutorKind, Place
 from treadle.executors.resident import MEMBERS
 from treadle.primitives.errors import TreadleError, UsageError
 
@@ -90,7 +90,7 @@ def _local(profile: Profile, slots: int | None) -> dict[str, Any]:
     return {"kind": LOCAL, **{key: value for key, value in known.items() if value is not None}}
 
 
-def find_kind(name: str) -> Kind:
+def find_kind(name: str) -> ExecutorKind:
     """A kind that comes with treadle, or a kind of an entry point. Raises UsageError when there is neither."""
     if name in KINDS:
         return KINDS[name]
@@ -101,9 +101,9 @@ def find_kind(name: str) -> Kind:
     return _loaded(found[name])
 
 
-def _loaded(point: EntryPoint) -> Kind:
+def _loaded(point: EntryPoint) -> ExecutorKind:
     try:
-        kind: Kind = point.load()
+        kind: ExecutorKind = point.load()
     except Exception as error:  # a plug-in may raise anything at import
         raise UsageError(
             f"the plug-in {point.value} cannot be imported: {type(error).__name__}: {error}", "Mend or remove it."

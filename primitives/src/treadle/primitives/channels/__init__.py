@@ -12,27 +12,23 @@ from typing import TYPE_CHECKING
 from ..lazy_import import late
 from .errors import DeadlinePassed, MemberLost, ReduceFailed
 from .gang import Gang
-from .member_scope import current_gang, current_member, taking_part
+from .member_scope import current_gang
 
 if TYPE_CHECKING:
     from .collectives import Barrier, BroadcastChannel, ReduceChannel, ShuffleChannel
-    from .member import Member
 
 _CHANNELS = ("Barrier", "BroadcastChannel", "ReduceChannel", "ShuffleChannel")
 # Sockets and threads are loaded by functions that use channels, not by every worker.
-__getattr__ = late(__name__, {"Member": ".member", **dict.fromkeys(_CHANNELS, ".collectives")})
+__getattr__ = late(__name__, dict.fromkeys(_CHANNELS, ".collectives"))
 
 __all__ = [
     "Barrier",
     "BroadcastChannel",
     "DeadlinePassed",
     "Gang",
-    "Member",
     "MemberLost",
     "ReduceChannel",
     "ReduceFailed",
     "ShuffleChannel",
     "current_gang",
-    "current_member",
-    "taking_part",
 ]
