@@ -46,8 +46,9 @@ async def test_history_of_few_items_is_as_long_as_that_of_many(here: Service, tm
         await run_of(here, f"range-{count}", spec(each=mapped({"range": count}, batch={"maxItems": 1})), tmp_path)
         for count in (1, 1000)
     ]
-    names = ("EVENT_TYPE_ACTIVITY_TASK_SCHEDULED", "EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED")
-    assert [found[0][name] for name in names] == [found[1][name] for name in names] == [1, 1]
+    for one in found:
+        assert one["EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED"] == 1
+        assert one["EVENT_TYPE_ACTIVITY_TASK_SCHEDULED"] <= 1  # none for short work
 
 
 async def test_iterations_of_a_loop_leave_no_events(here: Service, tmp_path: Path) -> None:
@@ -59,7 +60,7 @@ async def test_iterations_of_a_loop_leave_no_events(here: Service, tmp_path: Pat
         "next": {"count": "${{ state.count + 1 }}"},
     }
     found = await run_of(here, "turns", spec(turns=turns), tmp_path)
-    assert found["EVENT_TYPE_ACTIVITY_TASK_SCHEDULED"] == 1
+    assert found["EVENT_TYPE_ACTIVITY_TASK_SCHEDULED"] <= 1
     assert sum(found.values()) <= bound(found, segments=1)
 
 
@@ -85,6 +86,6 @@ async def test_shape_of_a_map_reduce_in_the_history(here: Service, tmp_path: Pat
         counts={"type": "reduce", "input": "groups", "per": "key", "combine": f"{M}:add"},
     )
     found = await run_of(here, "map-reduce", document, tmp_path)
-    assert found["EVENT_TYPE_MARKER_RECORDED"] == 1, "opening the run"
-    assert found["EVENT_TYPE_ACTIVITY_TASK_SCHEDULED"] == 1, "two segments of which one follows the other"
+    assert found["EVENT_TYPE_MARKER_RECORDED"] == 2, "opening the run, and two segments of which one follows the other"
+    assert found["EVENT_TYPE_ACTIVITY_TASK_SCHEDULED"] <= 1, "the rest of work that was not short"
     assert sum(found.values()) <= bound(found, segments=2)

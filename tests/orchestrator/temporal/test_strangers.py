@@ -151,8 +151,9 @@ async def test_copied_answer_of_an_activity_fails_the_run(
     """The copied answer is a real one: of an earlier order, of another run, or an order itself."""
     run = f"copied-{source.replace(' ', '-')}"
     if source == "other run":
-        await here.submit(spec(slow=mapped(ITEMS)), "source", tmp_path, TESTS)
+        (await running(here, "source", tmp_path)).touch()
         await here.runs.end("source")
+        (tmp_path / SECRET).unlink()
     flag = await running(here, run, tmp_path)
     payload = await copied(here, stranger, run, source)
     if source == "same run":  # its first resumption has ended

@@ -127,6 +127,8 @@ class NodeReport(Struct, omit_defaults=True):
     """The open task groups of a wide node."""
     closed: bool = False
     """True: the task group is closed."""
+    handed_over: bool = False
+    """True: the work continues in the driver, for the activity that takes the same order."""
     seats: int = 0
     """With `groups` or `closed`: groups that drivers can take at once."""
     size: int = 0

@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from temporalio import activity
@@ -54,7 +54,18 @@ ASKING_SECONDS = 2.0
 """Seconds between two checks whether attempts may still end. A pausing run may be cancelled."""
 AHEAD = 16
 """Maximum of further nodes in one activity."""
+BRIEF = 0.5
+"""Seconds that a local activity waits for its work. Longer work is handed over to an activity of the server."""
+HANDED_OVER = 2.0
+"""Seconds after which handed-over work stops, unless an activity takes it: another driver may have the order."""
 _log = logging.getLogger(__name__)
+
+
+class _Work(NamedTuple):
+    """The work of an order and of the orders that follow."""
+
+    desk: Desk
+    task: asyncio.Task[NodeReport]
 
 
 class Activities:
@@ -62,6 +73,7 @@ class Activities:
 
     def __init__(self, site: DriverContext, client: Client, telling: Telling) -> None:
         self._site, self._client, self._telling = site, client, telling
+        self._handed_over: dict[Ticket, _Work] = {}
         self._active = 0
         self._ended = time.monotonic()
 
@@ -110,20 +122,54 @@ class Activities:
         """
         if order.ticket.execution != activity.info().workflow_run_id:
             raise RefusedMessage("the order was made for another execution")
-        before, desk = dict[str, Summary](), Desk()
-        orders = (order, *order.then)
         with self._busy():
-            async with _heartbeats(lambda: (desk.node, msgspec.to_builtins(desk.progress()), desk.iteration)):
-                for one in orders:
-                    report = await self._run_node(one, desk)
-                    small = payload_limits.is_small(report, AHEAD)
-                    if one is orders[-1] or report.summary is None or not small or activity.is_cancelled():
-                        break
-                    before[one.node] = report.summary
-                await asyncio.to_thread(self._keep_requests, order.run)
-                told = payload_limits.after(before, report)
-                if told.closed or told.groups:
-                    told.seats = capacity.there_are(self._site, await capacity.drivers_there(self._client, self._site))
+            work = self._handed_over.pop(order.ticket, None) or self._begin(order)
+            if activity.info().is_local:
+                return await self._briefly(order, work)
+            async with _heartbeats(work.desk.heartbeat):
+                return await work.task
+
+    def _begin(self, order: NodeOrder) -> _Work:
+        desk = Desk()
+        return _Work(desk, spawn(self._orders(order, desk)))
+
+    async def _briefly(self, order: NodeOrder, work: _Work) -> NodeReport:
+        """The report of short work. Longer work continues, and the activity that follows takes it."""
+        try:
+            done, _ = await asyncio.wait([work.task], timeout=BRIEF)
+        except asyncio.CancelledError:
+            work.task.cancel()
+            return await work.task
+        if done:
+            return work.task.result()
+        self._handed_over[order.ticket] = work
+        asyncio.get_running_loop().call_later(HANDED_OVER, self._drop, order.ticket)
+        return NodeReport(handed_over=True, ticket=order.ticket)
+
+    def _drop(self, ticket: Ticket) -> None:
+        if work := self._handed_over.pop(ticket, None):
+            work.task.cancel()
+
+    async def stop(self) -> None:
+        """Stop work that no activity has taken."""
+        left, self._handed_over = list(self._handed_over.values()), {}
+        for work in left:
+            work.task.cancel()
+        await asyncio.gather(*(work.task for work in left), return_exceptions=True)
+
+    async def _orders(self, order: NodeOrder, desk: Desk) -> NodeReport:
+        before = dict[str, Summary]()
+        orders = (order, *order.then)
+        for one in orders:
+            report = await self._run_node(one, desk)
+            small = payload_limits.is_small(report, AHEAD)
+            if one is orders[-1] or report.summary is None or not small or desk.stopping:
+                break
+            before[one.node] = report.summary
+        await asyncio.to_thread(self._keep_requests, order.run)
+        told = payload_limits.after(before, report)
+        if told.closed or told.groups:
+            told.seats = capacity.there_are(self._site, await capacity.drivers_there(self._client, self._site))
         told.ticket = order.ticket
         return told
 
@@ -240,6 +286,7 @@ class Activities:
     async def _stop(self, work: asyncio.Future[Summary | Unclosed | None], desk: Desk) -> NodeReport:
         """Stop the work. Pause and new limits let running attempts end, unless a cancellation follows; other reasons
         kill them."""
+        desk.stopping = True
         with contextlib.suppress(asyncio.CancelledError):
             if await self._stop_reason("cancel") == "drain":
                 desk.drain()

@@ -160,6 +160,7 @@ class Driver:
         try:
             await asyncio.gather(*(worker.__aexit__(None, None, None) for worker in self._workers))
         finally:
+            await self.activities.stop()
             await self._site.pools.stop()
             if self._site.host is not None:
                 await sweep_at_end(self._site.host, self._client)

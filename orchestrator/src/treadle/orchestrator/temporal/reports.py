@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from ..dispatcher.orders import NodeOrder, Ticket
 from ..protocol.messages import NodeReport
@@ -43,7 +43,13 @@ def _event(node: str, group: int, report: NodeReport) -> Event:
     return GroupDone(node, group, report.seats) if report.closed else NodeStopped(node, group)
 
 
-def unexpected(node: str, error: ActivityError) -> Problem:
+def cause_of(error: FailureError) -> ApplicationError | None:
+    """The activity's own error. A local activity raises it as it is. None: the server or the SDK ended the activity."""
+    found = error.cause if isinstance(error, ActivityError) else error
+    return found if isinstance(found, ApplicationError) else None
+
+
+def unexpected(node: str, error: FailureError) -> Problem:
     """The failure of an activity that returned no report."""
-    cause = error.cause if isinstance(error.cause, ApplicationError) else None
+    cause = cause_of(error)
     return Problem(cause.type or "internal" if cause else "internal", cause.message if cause else str(error), node)

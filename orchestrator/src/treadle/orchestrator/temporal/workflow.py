@@ -11,11 +11,9 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any, Literal
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError, RetryState, is_cancelled_exception
 
 with workflow.unsafe.imports_passed_through():
@@ -34,7 +32,6 @@ with workflow.unsafe.imports_passed_through():
         NodeReport,
         Opened,
         ParentSteering,
-        Received,
         RunStart,
         Steering,
     )
@@ -55,23 +52,9 @@ with workflow.unsafe.imports_passed_through():
         Unpause,
     )
     from ..scheduler.scheduler import Scheduler
+    from .activity_calls import end_run, open_run, run_node, run_node_locally
     from .child_workflows import Children
-    from .reports import answer_to, events_of, unexpected
-
-HEARTBEAT_TIMEOUT = timedelta(seconds=3)
-"""A driver that is silent this long counts as dead. Two dispatchers at once are harmless (see the ledger)."""
-LONGEST = timedelta(days=365)
-_RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), backoff_coefficient=1.0)
-"""Retries follow only a lost driver or a store that does not answer, so longer intervals would only lose time."""
-_TELLING = timedelta(minutes=5)
-"""A finished run waits at most twice this time for a driver to publish its end."""
-_OPEN_HEARTBEAT = timedelta(seconds=10)
-"""Longer than HEARTBEAT_TIMEOUT, since a driver that plans a large run may be slow to send heartbeats, and opening
-again costs more than waiting. The same holds for publishing the end."""
-_OPEN_RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=10))
-_PATIENCE = {"heartbeat_timeout": _OPEN_HEARTBEAT, "retry_policy": _OPEN_RETRY}
-_ONCE = RetryPolicy(maximum_attempts=1)
-"""Each try of a local activity adds to the history. Retries of other activities do not."""
+    from .reports import answer_to, cause_of, events_of, unexpected
 
 
 @workflow.defn(name=messages.WORKFLOW)
@@ -90,6 +73,10 @@ class RunWorkflow:
         self._inbox: list[Event] = []
         self._activities: dict[tuple[str, int], workflow.ActivityHandle[NodeReport]] = {}
         """By first node and task group."""
+        self._stopped: set[tuple[str, int]] = set()
+        """Those of `_activities` that were ordered to stop."""
+        self._local = False
+        """True: the first order runs in a local activity, since the driver of the workflow task has it anyway."""
         self._first: dict[str, str] = {}
         """Node -> the first node of its activity."""
         self._waiting: set[asyncio.Task[None]] = set()
@@ -120,6 +107,7 @@ class RunWorkflow:
         self._scheduler = Scheduler(graph, opened.env, opened.done, groups=groups, ahead=opened.ahead)
         self._inbox[:0] = [Limit(stage, count) for stage, count in start.limits.items()]
         self._inbox[:0] = [Pause()] if start.paused else []
+        self._local = opened.ahead > 0
         heard = opened.tells or parent_run(start.run)  # the parent's resumptions need a child's end
         return await (self._told(opened) if heard else self._finish(opened))
 
@@ -211,16 +199,7 @@ class RunWorkflow:
         more |= {"skipped": list(self._scheduler.skipped), "passed": list(self._newly_passed())}
         ending = Ending(self._start.run, self._start.resumption, state, **more)
         with contextlib.suppress(ActivityError, asyncio.CancelledError):
-            await workflow.execute_activity(
-                messages.END_RUN,
-                ending,
-                result_type=Received,
-                start_to_close_timeout=_TELLING,
-                schedule_to_close_timeout=2 * _TELLING,
-                heartbeat_timeout=_OPEN_HEARTBEAT,
-                retry_policy=_RETRY,
-                cancellation_type=workflow.ActivityCancellationType.ABANDON,
-            )
+            await end_run(ending)
 
     def _newly_passed(self) -> tuple[str, ...]:
         """Barriers whose passing has not been published."""
@@ -234,25 +213,19 @@ class RunWorkflow:
         about = [start, workflow.info().workflow_start_time.strftime("%Y-%m-%dT%H:%M:%SZ")]
         try:
             return await self._opened(about, locally=True)
-        except ActivityError as error:
-            if is_cancelled_exception(error):
+        except FailureError as error:
+            known = isinstance(error, ApplicationError) and error.non_retryable
+            if known or is_cancelled_exception(error):
                 raise
         return await self._opened(about)
 
     async def _opened(self, about: list[Any], *, locally: bool = False) -> Opened:
-        begin: Any = workflow.start_local_activity if locally else workflow.start_activity
-        patience = {"retry_policy": _ONCE} if locally else _PATIENCE
         try:
-            opened: Opened = await begin(
-                messages.OPEN_RUN,
-                args=about,
-                result_type=Opened,
-                start_to_close_timeout=timedelta(minutes=10),
-                **patience,
-            )
-        except ActivityError as error:
-            if isinstance(error.cause, ApplicationError) and (error.cause.non_retryable or not locally):
-                raise ApplicationError(error.cause.message, type=error.cause.type, non_retryable=True) from error
+            opened = await open_run(about, locally=locally)
+        except FailureError as error:
+            cause = cause_of(error)
+            if cause is not None and (cause.non_retryable or not locally):
+                raise ApplicationError(cause.message, type=cause.type, non_retryable=True) from error
             raise
         if opened.ticket != Ticket(workflow.info().run_id):
             problem = messages.forged("the plan is that of another execution")
@@ -292,8 +265,8 @@ class RunWorkflow:
             case Stop(node):
                 self._children.stop(node)
                 first = self._first.get(node)
-                for handle in [handle for (name, _), handle in self._activities.items() if name == first]:
-                    handle.cancel()
+                for key in [key for key in self._activities if key[0] == first]:
+                    self._stop_activity(key)
             case Complete():
                 return True
             case Fail(problem):
@@ -302,51 +275,57 @@ class RunWorkflow:
         return False
 
     def _run_node(self, run: RunNode) -> None:
-        grouped, names = run.group >= 0, [run.node, *(one.node for one in run.then)]
-        self._first |= dict.fromkeys(names, run.node)
+        self._first |= dict.fromkeys([run.node, *(one.node for one in run.then)], run.node)
         self._tickets += 1
         order = replace(
             self._order(run),
-            since=self._since.setdefault(run.node, workflow.time()) if grouped else 0.0,
+            since=self._since.setdefault(run.node, workflow.time()) if run.group >= 0 else 0.0,
             passed=self._newly_passed(),
             then=tuple(map(self._order, run.then)),
             ticket=Ticket(workflow.info().run_id, self._tickets),
         )
-        handle = workflow.start_activity(
-            messages.RUN_NODE,
-            order,
-            task_queue=workflow.info().task_queue + messages.GROUPS if grouped else None,
-            result_type=NodeReport,
-            summary=f"{run.node}, group {run.group}" if grouped else " to ".join(dict.fromkeys((names[0], names[-1]))),
-            start_to_close_timeout=LONGEST,
-            heartbeat_timeout=HEARTBEAT_TIMEOUT,
-            retry_policy=_RETRY,
-            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-        )
-        self._activities[run.node, run.group] = handle
-        task = asyncio.create_task(self._hear(names, order, handle))
+        self._begin(order, locally=self._local and self._tickets == 1)
+
+    def _begin(self, order: NodeOrder, *, locally: bool = False) -> None:
+        key = order.node, order.group
+        handle = self._activities[key] = run_node_locally(order) if locally else run_node(order)
+        if key in self._stopped:
+            handle.cancel()
+        task = asyncio.create_task(self._hear(order, handle, locally))
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
 
     def _order(self, run: RunNode) -> NodeOrder:
         return order_of(self._start.run, run, self._start.resumption, self._start.assume)
 
-    async def _hear(self, nodes: list[str], order: NodeOrder, handle: workflow.ActivityHandle[NodeReport]) -> None:
+    async def _hear(self, order: NodeOrder, handle: workflow.ActivityHandle[NodeReport], locally: bool) -> None:
+        nodes = [order.node, *(one.node for one in order.then)]
         try:
             report = answer_to(order, await handle)
         except asyncio.CancelledError:
             report = NodeReport(stopped=True)
-        except ActivityError as error:
+        except FailureError as error:
             # The driver died before it had stopped the activity as ordered. The server then does not retry.
-            stopped = is_cancelled_exception(error) or error.retry_state is RetryState.CANCEL_REQUESTED
+            state = error.retry_state if isinstance(error, ActivityError) else None
+            stopped = is_cancelled_exception(error) or state is RetryState.CANCEL_REQUESTED
             report = NodeReport(stopped=True) if stopped else NodeReport(problem=unexpected(nodes[0], error))
-        self._activities.pop((nodes[0], order.group), None)
+            report.handed_over = locally and not stopped
+        if report.handed_over and locally:
+            return self._begin(order)
+        key = order.node, order.group
+        self._activities.pop(key, None)
+        self._stopped.discard(key)
         self._inbox += events_of(nodes, order.group, report)
+        return None
+
+    def _stop_activity(self, key: tuple[str, int]) -> None:
+        self._stopped.add(key)
+        self._activities[key].cancel()
 
     async def _stop_all(self) -> None:
         self._stopping = "cancel"
-        for handle in self._activities.values():
-            handle.cancel()
+        for key in self._activities:
+            self._stop_activity(key)
         self._children.stop_all()
         await workflow.wait_condition(lambda: not self._activities and not self._children.running)
 

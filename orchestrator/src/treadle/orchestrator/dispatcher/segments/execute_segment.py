@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 from weakref import WeakSet
 
+import msgspec
 from msgspec.structs import replace
 
 from treadle.executors.program import Outcome
@@ -38,7 +39,13 @@ class Desk:
     def __init__(self) -> None:
         self._runs: list[SegmentRun] = []
         self._draining = False
+        self.stopping = False
+        """True: no further node begins."""
         self.node = self.iteration = ""
+
+    def heartbeat(self) -> tuple[str, Any, str]:
+        """The node, the progress of its segments, and the iteration of its loop."""
+        return self.node, msgspec.to_builtins(self.progress()), self.iteration
 
     def progress(self) -> list[Progress]:
         return [run.progress() for run in self._runs]
