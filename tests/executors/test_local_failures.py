@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from treadle.executors.local.attempt import TIMED_OUT, failure_at_death
 from treadle.executors.local.child_process import Death
-from treadle.executors.local.exit_classification import TIMED_OUT, failure_at_death
 from treadle.executors.program import ItemSplit, Job, Keep, Partition, Program, Task
 from treadle.primitives.errors import FailureClass
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from treadle import primitives
 from treadle.primitives.channels.errors import MemberLost, ReduceFailed
+from treadle.primitives.encoding.tabular import type_name
 from treadle.primitives.errors import (
     CorruptError,
     DataError,
@@ -86,19 +87,13 @@ def classify(error: BaseException) -> tuple[FailureClass, str, bool]:
     if isinstance(error, StageFailed):
         memory = isinstance(error.error, MemoryError)
         failure = FailureClass.OUT_OF_MEMORY if memory else FailureClass.USER_ERROR
-        return failure, f"exception {error_name(error.error)}", memory or error.retryable
+        return failure, f"exception {type_name(error.error)}", memory or error.retryable
     if isinstance(error, InputFailed):
         return classify(error.error)
-    how = f"exception {error_name(error)}"
+    how = f"exception {type_name(error)}"
     if isinstance(error, StoreError):
         return FailureClass.THROTTLED if error.throttled else FailureClass.UNREACHABLE, how, error.retryable
     return next((failure, how, retryable) for kind, failure, retryable in _TABLE if isinstance(error, kind))
-
-
-def error_name(error: BaseException) -> str:
-    """`module.Name`; builtins without the module."""
-    kind = type(error)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def error_text(error: str, message: str, place: str = "") -> str:
@@ -129,9 +124,9 @@ def message_of(error: BaseException, redactor: Redactor) -> str:
     try:
         text = _encodable(str(error))
     except Exception as broken:  # noqa: BLE001  a user's __str__ may raise any exception
-        text = f"<the error's __str__ raised {error_name(broken)}>"
+        text = f"<the error's __str__ raised {type_name(broken)}>"
     if isinstance(error, SystemExit | KeyboardInterrupt):
-        text = f"the function ended the interpreter ({error_name(error)}: {text})"
+        text = f"the function ended the interpreter ({type_name(error)}: {text})"
     text = redactor.text(text)  # redact before the cut, which could otherwise leave the first part of a secret
     return text if len(text) <= _MESSAGE_LIMIT else text[: _MESSAGE_LIMIT - 3] + "..."
 
@@ -167,4 +162,4 @@ def _shown(record: Any) -> str:
     try:
         return _without_addresses("", repr(record))
     except Exception as error:  # noqa: BLE001  see above
-        return f"<a {type(record).__name__} whose __repr__ raised {error_name(error)}>"
+        return f"<a {type(record).__name__} whose __repr__ raised {type_name(error)}>"

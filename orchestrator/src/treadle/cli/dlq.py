@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,7 +13,7 @@ from treadle.primitives.errors import UsageError
 from .common import formatting
 from .common.environment import Environment
 from .common.exit_codes import advise, complain, say, say_json
-from .common.options import ProfileOption, TextOrJson, Verbs
+from .common.options import ProfileOption, TextOrJson, Verbs, with_options
 from .dlq_lookup import Letters
 from .trigger import found
 
@@ -35,8 +36,6 @@ TriggerOption = Annotated[
 ReasonTextOption = Annotated[
     str | None, typer.Option("--reason", metavar="TEXT", help="Only letters whose reason contains this text.")
 ]
-AllOption = Annotated[bool, typer.Option("--all", help="All letters, or all that --trigger and --reason select.")]
-IdsArgument = Annotated[list[str] | None, typer.Argument(help="Letter ids from `dlq list`.", metavar="ID")]
 IdArgument = Annotated[str, typer.Argument(help="Letter id from `dlq list`.", metavar="ID")]
 
 
@@ -91,12 +90,32 @@ def show(letter: IdArgument, output: TextOrJson = "text", profile: ProfileOption
     say("\n".join(lines))
 
 
+@dataclass(frozen=True)
+class LetterChoice:
+    """The named letters, or the waiting letters that the options select."""
+
+    ids: Annotated[list[str] | None, typer.Argument(help="Letter ids from `dlq list`.", metavar="ID")] = None
+    trigger: TriggerOption = None
+    reason: ReasonTextOption = None
+    every: Annotated[bool, typer.Option("--all", help="All letters, or all that --trigger and --reason select.")] = (
+        False
+    )
+
+    def of(self, letters: Letters, *, again: bool = False) -> list[StoredDeadLetter]:
+        """With `again`, the options select replayed letters too. Raises UsageError without a choice, or with two."""
+        if bool(self.ids) == bool(self.every or self.trigger or self.reason):
+            raise UsageError("name the letters", "By ID...; or choose them: --trigger, --reason, or --all.")
+        if self.ids:
+            return letters.named(self.ids)
+        wanted = {"", "replayed"} if again else {""}
+        found = [(one, letters.outcome(one)) for one in letters.of(self.trigger, self.reason)]
+        return [one for one, outcome in found if (outcome.did if outcome else "") in wanted]
+
+
 @dlq.command()
+@with_options
 def replay(
-    ids: IdsArgument = None,
-    trigger: TriggerOption = None,
-    reason: ReasonTextOption = None,
-    every: AllOption = False,
+    choice: LetterChoice,
     again: Annotated[bool, typer.Option("--again", help="Include letters that were replayed before.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the runs that would start; start none.")] = False,
     output: TextOrJson = "text",
@@ -106,7 +125,7 @@ def replay(
     twice."""
     env = Environment(profile)
     letters = Letters(env)
-    chosen = _chosen(letters, ids, trigger, reason, every=every, again=again)
+    chosen = choice.of(letters, again=again)
     outcomes = _replayed(env, chosen, again=again, dry_run=dry_run)
     if not dry_run:
         _mark_replayed(letters, chosen, outcomes)
@@ -118,11 +137,9 @@ def replay(
 
 
 @dlq.command()
+@with_options
 def drop(
-    ids: IdsArgument = None,
-    trigger: TriggerOption = None,
-    reason: ReasonTextOption = None,
-    every: AllOption = False,
+    choice: LetterChoice,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the letters that would be dropped; drop none.")
     ] = False,
@@ -132,32 +149,12 @@ def drop(
     """Hide dead letters from the list. They stay where they are: `list --all` shows them, `replay ID` still replays
     them."""
     letters = Letters(Environment(profile))
-    chosen = _chosen(letters, ids, trigger, reason, every=every, again=False)
+    chosen = choice.of(letters)
     if not dry_run:
         for one in chosen:
             letters.mark(one, "dropped")
     _print([_outcome(one, "would drop" if dry_run else "dropped") for one in chosen], output)
     letters.complete()
-
-
-def _chosen(
-    letters: Letters,
-    ids: list[str] | None,
-    trigger: str | None,
-    reason: str | None,
-    *,
-    every: bool,
-    again: bool,
-) -> list[StoredDeadLetter]:
-    """The named letters. Otherwise the waiting letters that the options select, and with `again` the replayed ones
-    too."""
-    if bool(ids) == bool(every or trigger or reason):
-        raise UsageError("name the letters", "By ID...; or choose them: --trigger, --reason, or --all.")
-    if ids:
-        return letters.named(ids)
-    wanted = {"", "replayed"} if again else {""}
-    found = [(one, letters.outcome(one)) for one in letters.of(trigger, reason)]
-    return [one for one, outcome in found if (outcome.did if outcome else "") in wanted]
 
 
 def _mark_replayed(letters: Letters, chosen: list[StoredDeadLetter], outcomes: list[dict[str, Any]]) -> None:

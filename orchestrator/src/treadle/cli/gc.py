@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from treadle.primitives.errors import CorruptError, MissingError
+from treadle.primitives.errors import CorruptError
 
 from .common import formatting
 from .common.environment import Environment
@@ -17,7 +17,6 @@ from .common.options import ProfileOption, TextOrJson, duration
 
 if TYPE_CHECKING:
     from treadle.client.client import Runs
-    from treadle.orchestrator.reuse.cache_entries import CacheEntry, Entries
     from treadle.primitives.stores.store import ObjectInfo
 
 
@@ -58,22 +57,11 @@ def _cached(env: Environment, *, dry_run: bool) -> tuple[int, dict[str, set[str]
     from treadle.orchestrator.reuse.cache_entries import Entries, lent_segments
 
     entries, now = Entries(env.store, env.key), time.time()
-    found = [entry for key in entries.kept_keys() if (entry := _read(entries, key)) is not None]
+    found = list(entries.kept(lambda error: complain(f"a cached result cannot be used: {error}")))
     old = {entry.key for entry in found if entry.age(now) > entry.ttl}
     if not dry_run:
         entries.remove(old)
     return len(old), lent_segments(entry for entry in found if entry.key not in old)
-
-
-def _read(entries: Entries, key: str) -> CacheEntry | None:
-    """None: it has been removed, or this deployment cannot use it, so it needs no blocks."""
-    try:
-        return entries.read(key)
-    except MissingError:
-        return None
-    except CorruptError as error:
-        complain(f"a cached result cannot be used: {error}")
-        return None
 
 
 async def _ended(runs: Runs, before: float) -> tuple[list[ObjectInfo], set[str]]:

@@ -33,6 +33,14 @@ trigger = typer.Typer(
 TargetArgument = Annotated[
     str, typer.Argument(help="For example orders.live.", metavar="WORKFLOW.TRIGGER", autocompletion=complete_trigger)
 ]
+TriggersArgument = Annotated[
+    str,
+    typer.Argument(
+        help="A trigger; a workflow alone selects all its triggers.",
+        metavar="WORKFLOW[.TRIGGER]",
+        autocompletion=complete_trigger,
+    ),
+]
 
 
 # -- list and show --------------------------------------------------------------------------------------------------
@@ -200,34 +208,13 @@ _COUNTS = {
 
 
 @trigger.command()
-def pause(
-    target: Annotated[
-        str,
-        typer.Argument(
-            help="A trigger; a workflow alone selects all its triggers.",
-            metavar="WORKFLOW[.TRIGGER]",
-            autocompletion=complete_trigger,
-        ),
-    ],
-    reason: ReasonOption = "",
-    profile: ProfileOption = None,
-) -> None:
+def pause(target: TriggersArgument, reason: ReasonOption = "", profile: ProfileOption = None) -> None:
     """Pause triggers until `unpause`: events wait in their topic, ticks of schedules are skipped."""
     _rest(Environment(profile), target, reason, paused=True)
 
 
 @trigger.command()
-def unpause(
-    target: Annotated[
-        str,
-        typer.Argument(
-            help="A trigger; a workflow alone selects all its triggers.",
-            metavar="WORKFLOW[.TRIGGER]",
-            autocompletion=complete_trigger,
-        ),
-    ],
-    profile: ProfileOption = None,
-) -> None:
+def unpause(target: TriggersArgument, profile: ProfileOption = None) -> None:
     """Continue paused triggers."""
     _rest(Environment(profile), target, "", paused=False)
 
@@ -248,8 +235,7 @@ def _rest(env: Environment, target: str, reason: str, *, paused: bool) -> None:
     names = [name] if name else sorted(deployment.spec.triggers)
     for each in names:
         done = env.registry.pause(workflow, each, reason) if paused else env.registry.unpause(workflow, each)
-        said = _SAID[paused, done]
-        complain(f"{workflow}.{each} {said}")
+        complain(f"{workflow}.{each} {_SAID[paused, done]}")
     if any(deployment.spec.triggers[each].type == "schedule" for each in names):
         reconcile(env)
 

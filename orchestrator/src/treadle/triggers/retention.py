@@ -17,9 +17,9 @@ from treadle.client.client import Runs
 from treadle.client.garbage_collection import ROOT, Leftover, Lent, leftovers, remove_all, separated
 from treadle.orchestrator.environment.connection_errors import Unreachable
 from treadle.orchestrator.protocol.messages import TRIGGER
-from treadle.orchestrator.reuse.cache_entries import CacheEntry, Entries, lent_segments
+from treadle.orchestrator.reuse.cache_entries import Entries, lent_segments
 from treadle.orchestrator.run_store.run_files import Submission
-from treadle.primitives.errors import CorruptError, MissingError, TreadleError
+from treadle.primitives.errors import CorruptError, TreadleError
 from treadle.primitives.stores.store import ObjectInfo
 
 _log = logging.getLogger("treadle.triggers")
@@ -92,11 +92,4 @@ class Retention:
 
     def _lent(self, now: float) -> Lent:
         """Blocks that cached results consist of."""
-        found = (self._entry(key) for key in self._entries.kept_keys())
-        return lent_segments(one for one in found if one is not None and one.age(now) <= one.ttl)
-
-    def _entry(self, key: str) -> CacheEntry | None:
-        try:
-            return self._entries.read(key)
-        except (MissingError, CorruptError):
-            return None
+        return lent_segments(one for one in self._entries.kept() if one.age(now) <= one.ttl)

@@ -9,7 +9,7 @@ from functools import partial
 from types import GeneratorType
 from typing import Any
 
-from treadle.primitives.encoding.tabular import items_of
+from treadle.primitives.encoding.tabular import items_of, type_name
 from treadle.primitives.errors import UsageError
 from treadle.primitives.formats.malformed_lines import Unparsable
 from treadle.primitives.formats.record_location import Locator
@@ -98,8 +98,6 @@ class Mapper:
         """Return the failed item, or raise `error` when it is not (yet) tolerated."""
         if not self.tolerant or isinstance(error, MemoryError) or not call.gives_up(error):
             raise error
-        kind = type(error)
-        name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
         place = call.context.record
         return {
             "stage": call.context.stage.rpartition(".")[2],
@@ -109,7 +107,7 @@ class Mapper:
             "line": place.line,
             "row": place.row,
             "fromByte": place.from_byte,
-            "error": name,
+            "error": type_name(error),
             "message": str(error),
             "record": record.text if isinstance(record, Unparsable) else record,
         }

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.encoding.read_only import sealed
 from treadle.primitives.encoding.references import Slice
+from treadle.primitives.encoding.tabular import type_name
 from treadle.primitives.errors import TreadleError, UsageError
 from treadle.primitives.formats.malformed_lines import Unparsable
 from treadle.primitives.functions import matches_type
@@ -20,7 +21,7 @@ from treadle.primitives.result import Result, is_storable
 from treadle.primitives.shuffling.folds import NOTHING
 
 from ..context import Context
-from ..failures import InputFailed, StageFailed, error_name, error_text, is_loss, json_of, message_of
+from ..failures import InputFailed, StageFailed, error_text, is_loss, json_of, message_of
 from ..program import (
     Arg,
     Broadcast,
@@ -226,7 +227,7 @@ class Attempt:
             raise self.fail(op.stage, position, error, op.non_retryable) from error
         place, redactor = self.places.of(op.stage, position), self.services.redactor
         if op.stage not in self.first_failed:
-            text = error_text(error_name(error), message_of(error, redactor).partition("\n")[0], place.text)
+            text = error_text(type_name(error), message_of(error, redactor).partition("\n")[0], place.text)
             self.first_failed[op.stage] = redactor.text(text)
         self.failed_items.append(
             {
@@ -237,7 +238,7 @@ class Attempt:
                 "line": place.line,
                 "row": place.row,
                 "fromByte": place.from_byte,
-                "error": redactor.text(error_name(error)),
+                "error": redactor.text(type_name(error)),
                 "message": message_of(error, redactor),
                 **redactor.record(json_of(record.text if isinstance(record, Unparsable) else record)),
             }

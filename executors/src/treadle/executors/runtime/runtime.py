@@ -25,6 +25,7 @@ from treadle.primitives.blocks import Blocks, Peers
 from treadle.primitives.channels.gang import Gang
 from treadle.primitives.channels.member_scope import taking_part
 from treadle.primitives.encoding.references import BlockRef
+from treadle.primitives.encoding.tabular import type_name
 from treadle.primitives.errors import FailureClass, UsageError
 from treadle.primitives.stores import request_counts
 from treadle.primitives.stores.atomic_files import Buffer
@@ -37,7 +38,6 @@ from ..failures import (
     InputFailed,
     StageFailed,
     classify,
-    error_name,
     full_traceback,
     message_of,
 )
@@ -267,7 +267,7 @@ def _load(reference: str, captured: dict[str, bytes]) -> Function:
         function = functions.load(reference, captured)
     except (SystemExit, KeyboardInterrupt) as error:
         raise UsageError(
-            f"importing {reference} ended the interpreter ({error_name(error)})",
+            f"importing {reference} ended the interpreter ({type_name(error)})",
             "Keep what a script does under `if __name__ == '__main__':`.",
         ) from error
     except UsageError as error:
@@ -329,7 +329,7 @@ def _failure(
         failure=failure,
         how=redactor.text(how),
         stage=error.stage if isinstance(error, StageFailed) else stage,
-        error=redactor.text(error_name(cause)),
+        error=redactor.text(type_name(cause)),
         message=message_of(cause, redactor) + redactor.text(_remedy(cause)),
         traceback=redactor.text(_where(error) + full_traceback(cause) + _elsewhere()),
         retryable=retryable,

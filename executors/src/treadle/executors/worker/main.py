@@ -18,10 +18,11 @@ from typing import Any
 
 import msgspec
 
+from treadle.primitives.encoding.tabular import type_name
 from treadle.primitives.errors import FailureClass
 
 from .. import memory_limit
-from ..failures import error_name, full_traceback, message_of
+from ..failures import full_traceback, message_of
 from ..program import Failure, Report, Task
 from ..redaction import Redactor
 from ..runtime.process_setup import give_back_memory, prepare_process
@@ -142,7 +143,7 @@ class Worker:
             partition.attempt,
             FailureClass.OUT_OF_MEMORY if memory else FailureClass.INTERNAL,
             how="exception in the task runtime",
-            error=self._redactor.text(error_name(error)),
+            error=self._redactor.text(type_name(error)),
             message=message_of(error, self._redactor),
             traceback=self._redactor.text(full_traceback(error)),
         )

@@ -287,6 +287,20 @@ class Graph(Struct, frozen=True):
             if isinstance(node, LoopNode):
                 yield from node.body.walk()
 
+    def edges(self) -> Iterator[tuple[str, str]]:
+        """(source, consumer) between the nodes of a level. The first nodes in the body of a loop consume the loop."""
+        known = {node.id for node in self.nodes}
+        for node in self.nodes:
+            yield from ((need, node.id) for need in sorted({*node.data, *node.after} & known))
+            if isinstance(node, LoopNode):
+                yield from ((node.id, first) for first in node.body.first())
+                yield from node.body.edges()
+
+    def first(self) -> list[str]:
+        """The nodes that need no other node."""
+        known = {node.id for node in self.nodes}
+        return [node.id for node in self.nodes if not known & {*node.data, *node.after}]
+
     def nodes_of(self, stage: str) -> tuple[Node, ...]:
         """The nodes that must be over for the stage to be over."""
         return tuple(node for node in self.nodes if stage in node.stages)

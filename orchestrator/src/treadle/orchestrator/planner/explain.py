@@ -241,17 +241,11 @@ def _tail(tail: Tail) -> tuple[str, ...]:
 
 
 def _edges(graph: Graph) -> Iterator[tuple[str, str]]:
-    known = {node.id for node in graph.nodes}
-    for node in graph.nodes:
-        yield from ((need, node.id) for need in sorted({*node.data, *node.after} & known))
-        if isinstance(node, LoopNode):
-            inner = {one.id for one in node.body.nodes}
-            yield from ((node.id, one.id) for one in node.body.nodes if not inner & {*one.data, *one.after})
-            yield from _edges(node.body)
-        elif isinstance(node, Child) and node.graph is not None:
-            inner = {one.id for one in node.graph.nodes}
-            first = (one.id for one in node.graph.nodes if not inner & {*one.data, *one.after})
-            yield from ((node.id, f"{node.id}/{one}") for one in first)
+    """Those of the graph, and of the sub-workflows in it."""
+    yield from graph.edges()
+    for node in graph.walk():
+        if isinstance(node, Child) and node.graph is not None:
+            yield from ((node.id, f"{node.id}/{first}") for first in node.graph.first())
             yield from ((f"{node.id}/{source}", f"{node.id}/{target}") for source, target in _edges(node.graph))
 
 

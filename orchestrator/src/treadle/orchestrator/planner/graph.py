@@ -1,12 +1,16 @@
 """Compiles a level to segments: fuse narrow stages, cut at exchanges, explain.
 
 Every stage is visited once, after its inputs. A narrow stage joins the flow of its input when it may (see
-`why_not_fused`). A flow becomes a segment when its data has several readers or none, or crosses an exchange.
+`why_not_fused`). A flow becomes a segment when its data has several readers or none, or crosses an exchange. A loop has
+a graph for its body, and the state that passes from iteration to iteration.
 """
 
 from __future__ import annotations
 
-from treadle.dsl.graph.requirements import topological
+from typing import Any
+
+from treadle.dsl.expressions import parse, paths
+from treadle.dsl.graph.requirements import expression_paths, inner_stages, order_stages, topological
 from treadle.dsl.model import (
     BarrierStage,
     BroadcastStage,
@@ -18,11 +22,13 @@ from treadle.dsl.model import (
     WorkflowStage,
     WorkStage,
 )
+from treadle.dsl.templates import is_reference, template_paths
 
+from ..plan.plan import DataRef, Graph, LoopNode
 from . import exchanges
-from .loops import loop_node
 from .lowering import Level
 from .maps import map_flow
+from .pipeline import nested_paths
 from .placement import check_place
 from .subworkflows import child_node
 
@@ -50,6 +56,70 @@ def _visit(level: Level, name: str, stage: Stage) -> None:
         case BarrierStage():
             level.barrier(name, stage)
         case LoopStage():
-            level.nodes.append(loop_node(level, name, stage, plan_level))
+            level.nodes.append(_loop_node(level, name, stage))
         case WorkflowStage():
             level.nodes.append(child_node(level, name, stage))
+
+
+# -- loops ----------
+
+
+def _loop_node(level: Level, name: str, stage: LoopStage) -> LoopNode:
+    state, data = _initial(level, name, stage)
+    body, next_, carried = _body(level.inner(name, stage), stage)
+    data |= {node for inner in body.nodes for node in inner.data}.union(*carried.values())
+    inside = {node.id for node in body.nodes}
+    _, order = inner_stages(stage)
+    return LoopNode(
+        id=name,
+        stages=(name,),
+        state=state,
+        scalars={key: value for key, value in stage.state.items() if state[key] is None},
+        body=body,
+        next=next_,
+        next_scalars={key: value for key, value in stage.next.items() if next_[key] is None},
+        max_iterations=level.planner.sources.count(stage.max_iterations),
+        until=stage.until or "",
+        on_exhausted=stage.on_exhausted,
+        cache=level.planner.kept(stage) if level.parent is None else None,
+        carried={key: tuple(sorted(nodes & inside)) for key, nodes in carried.items()},
+        data=tuple(sorted(data - inside)),
+        after=tuple(sorted((order_stages(stage) | order) - set(stage.stages))),
+        when=stage.when or "",
+        paths=tuple(sorted(_paths(stage, body))),
+        reasons=(*level.planner.sources.excuse, "its iterations run inside one activity, with a ledger of their own"),
+    )
+
+
+def _initial(level: Level, name: str, stage: LoopStage) -> tuple[dict[str, DataRef | None], set[str]]:
+    state: dict[str, DataRef | None] = {}
+    data: set[str] = set()
+    for key, value in stage.state.items():
+        state[key] = None
+        if is_reference(value):
+            dataset = level.state_input(str(value), f"{name}.{key}", name)
+            state[key] = dataset.ref
+            data |= dataset.nodes
+    return state, data
+
+
+def _body(body: Level, stage: LoopStage) -> tuple[Graph, dict[str, DataRef | None], dict[str, frozenset[str]]]:
+    """(the level, the source of each state's next value, for datasets the nodes that produce it)."""
+    plan_level(body)
+    user = next(iter(stage.stages))
+    found = {key: body.reference(str(value), user) for key, value in stage.next.items() if is_reference(value)}
+    next_ = {key: found[key].ref if key in found else None for key in stage.next}
+    return body.graph(), next_, {key: dataset.nodes for key, dataset in found.items()}
+
+
+def _paths(stage: LoopStage, body: Graph) -> set[str]:
+    """Every run-time value that the loop or its body reads."""
+    values: Any = {**stage.next, **stage.state}
+    found = nested_paths(expression_paths(stage) | template_paths(values))
+    if stage.until:
+        found |= nested_paths(paths(parse(stage.until)))
+    for node in body.nodes:
+        found |= set(node.paths)
+        if node.when:
+            found |= nested_paths(paths(parse(node.when)))
+    return found

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -26,7 +26,7 @@ from treadle.executors.program import Outcome
 from treadle.primitives import sealing
 from treadle.primitives.encoding.decoding import decoded
 from treadle.primitives.encoding.references import BlockRef
-from treadle.primitives.errors import MissingError
+from treadle.primitives.errors import CorruptError, MissingError
 from treadle.primitives.stores.store import Store
 
 from ..run_store.run_files import LoopResult, Manifest
@@ -119,6 +119,16 @@ class Entries:
     def kept_keys(self) -> list[str]:
         """The keys of all results, expired ones included."""
         return [info.name.removeprefix(f"{ROOT}/") for info in self._store.list(ROOT)]
+
+    def kept(self, unreadable: Callable[[CorruptError], None] = lambda _: None) -> Iterator[CacheEntry]:
+        """Every entry, expired ones included. `unreadable` receives the error of an entry of another deployment."""
+        for key in self.kept_keys():
+            try:
+                yield self.read(key)
+            except MissingError:
+                continue  # it has been removed
+            except CorruptError as error:
+                unreadable(error)
 
     def remove(self, keys: Iterable[str]) -> None:
         self._store.delete(f"{ROOT}/{key}" for key in keys)

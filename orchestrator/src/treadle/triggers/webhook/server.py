@@ -6,16 +6,19 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
+from typing import Any, cast
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
 
 from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import UsageError
+from treadle.primitives.log_rate_limit import limited_logger
 from treadle.primitives.wire.acceptor import AcceptedConnection, Acceptor
 from treadle.primitives.wire.unauthenticated import Strangers, allowance
 
 from .app import Served, make_app
-from .protocol import HookProtocol
 
 BACKLOG = 4096
 """Connections that wait to be accepted; the kernel may allow fewer."""
@@ -25,6 +28,9 @@ HEADER_BYTES = 16 << 10
 """Maximum bytes of a request's head."""
 REQUESTS = 500
 """Requests in progress at a time, if there are enough descriptors; further ones are answered 503."""
+SLOW_READER = 30.0
+"""Seconds after which the kernel closes a connection whose sender does not read the answer."""
+limited_logger("uvicorn.error")
 
 
 class HookServer:
@@ -87,6 +93,51 @@ class HookServer:
         while not server.started and not self._task.done():  # noqa: ASYNC110  # it has no event for this
             await asyncio.sleep(0.01)
         self._acceptor = Acceptor(bound, f"webhooks at {self._address}", strangers, server.protocol)
+
+
+class HookProtocol(H11Protocol):
+    """One connection. Its sender is a stranger while no complete request is being answered.
+
+    Every request must arrive within the Acceptor's time for strangers, head and body.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        *,
+        caller: AcceptedConnection,
+    ) -> None:
+        super().__init__(config, server_state, app_state)
+        self._caller = caller
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._caller.made(transport)
+        sock = cast("socket.socket", transport.get_extra_info("socket"))
+        with contextlib.suppress(OSError):  # the sender may have gone already
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(SLOW_READER * 1000))
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._settle()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._settle()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._caller.gone()
+
+    def _settle(self) -> None:
+        """While a complete request waits for its answer, the sender is not a stranger."""
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete and not cycle.more_body:
+            self._caller.proved()
+        elif not self.transport.is_closing():
+            self._caller.unproved()
 
 
 class _Quiet(uvicorn.Server):

@@ -89,7 +89,7 @@ def gather(files: RunFiles, plan: Plan, logged: Sequence[AttemptRecord]) -> Fact
     attempts = [*committed, *failures]
     nodes = tuple(_with_run(files, node) for node in _nodes(plan.graph, committed, records, failures))
     known = sorted((one for one in attempts if one.started), key=lambda one: one.started)
-    return Facts(nodes, tuple(known), tuple(_edges(plan.graph)), plan.graph.outputs)
+    return Facts(nodes, tuple(known), tuple(plan.graph.edges()), plan.graph.outputs)
 
 
 def node_of(segment: str) -> str:
@@ -222,14 +222,3 @@ def percentiles(values: Sequence[float]) -> tuple[float, float, float]:
     ordered = sorted(values)
     last = len(ordered) - 1
     return ordered[round(last * 0.5)], ordered[round(last * 0.95)], ordered[last]
-
-
-def _edges(graph: Graph) -> Iterator[tuple[str, str]]:
-    """Edges between nodes of one level; the body of a loop starts at the loop."""
-    for node in graph.nodes:
-        known = {one.id for one in graph.nodes}
-        yield from ((need, node.id) for need in sorted({*node.data, *node.after} & known))
-        if isinstance(node, LoopNode):
-            inner = {one.id for one in node.body.nodes}
-            yield from ((node.id, one.id) for one in node.body.nodes if not inner & {*one.data, *one.after})
-            yield from _edges(node.body)
