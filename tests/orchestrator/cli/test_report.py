@@ -15,7 +15,7 @@ import pytest
 from orchestrator.broken_runs import Broken
 
 # private: a small unit of the page
-from treadle.cli.view.report.facts import Attempted, Facts, NodeFacts, _nodes, gather, node_of, percentiles
+from treadle.cli.view.report.facts import Attempted, Facts, NodeFacts, _nodes, gather, percentiles
 
 # private: a small unit of the page
 from treadle.cli.view.report.page import SHOWN_ERRORS, _brief, _tiles, render, timeline
@@ -27,7 +27,7 @@ from treadle.dsl.graph.drawing import HEIGHT, WIDTH, draw
 from treadle.executors.program import Keep, Outcome
 from treadle.orchestrator.dispatcher.ledger.ledger import Committed, Failed, Record
 from treadle.orchestrator.dispatcher.tasks.summary import summarise
-from treadle.orchestrator.plan.plan import Graph, ItemsFeed, Plan, Policy, Segment
+from treadle.orchestrator.plan.plan import Graph, ItemsFeed, Plan, Policy, Segment, node_of
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -33,19 +34,19 @@ AssumeOption = Annotated[
 ]
 
 
-@with_options
-def resume(
-    run: WholeRunArgument,
-    how: Watching,
-    assume: AssumeOption = None,
+@dataclass(frozen=True)
+class ResumeOptions:
+    """The part of a run that is resumed, and the checks before it."""
+
+    assume: AssumeOption = None
     file: Annotated[
         Path | None,
         typer.Option("--file", "-f", metavar="FILE", help="Fail unless this workflow and its code are the run's own."),
-    ] = None,
-    input: InputOption = None,
-    inputs: InputsOption = None,
+    ] = None
+    input: InputOption = None
+    inputs: InputsOption = None
     begin: Annotated[
-        str | None,
+        str,
         typer.Option(
             "--from",
             envvar="TREADLE_RESUME_FROM",
@@ -53,14 +54,16 @@ def resume(
             autocompletion=complete_stage,
             help="Run this stage and all later ones again; keep the rest. `load/read`: stage of a sub-workflow.",
         ),
-    ] = None,
-    only_failed: Annotated[bool, typer.Option("--only-failed", help="Resume failed stages only.")] = False,
+    ] = ""
+    only_failed: Annotated[bool, typer.Option("--only-failed", help="Resume failed stages only.")] = False
     explain: Annotated[
         bool, typer.Option("--explain", help="Show the stages that are kept and that run again; do nothing.")
-    ] = False,
-    detach: Annotated[bool, typer.Option("--detach", help="Do not watch.")] = False,
-    profile: ProfileOption = None,
-) -> None:
+    ] = False
+    detach: Annotated[bool, typer.Option("--detach", help="Do not watch.")] = False
+
+
+@with_options
+def resume(run: WholeRunArgument, asked: ResumeOptions, how: Watching, profile: ProfileOption = None) -> None:
     """Resume a run that failed, was cancelled or timed out, or whose driver is dead. Committed partitions are kept.
 
     A run always resumes with the workflow and the code it was submitted with; changed files affect new runs only.
@@ -71,18 +74,18 @@ def resume(
 
     async def work(runs: Runs) -> Exit:
         name = await run_to_change(runs, run)
-        for damaged in [] if explain else await mend(env, runs, name):
+        for damaged in [] if asked.explain else await mend(env, runs, name):
             complain(f"{damaged} is damaged; the run makes it again")
-        now = await _given(env, runs, name, file, input, inputs) if file is not None or input or inputs else None
-        only = await _failed(env, runs, name) if only_failed else []
-        if explain:
-            return await _explain(env, runs, name, now, begin or "", only)
+        now = await _given(env, runs, name, asked)
+        only = await _failed(env, runs, name) if asked.only_failed else []
+        if asked.explain:
+            return await _explain(env, runs, name, now, asked.begin, only)
         if now is not None:
             await _check_same(env, runs, name, now)
-        if begin:
-            await _take_back(env, runs, name, begin)
-        code = await _resume(env, runs, name, assume or "", None if detach else how, only)
-        return await _as_asked(runs, name, code) if only and not detach else code
+        if asked.begin:
+            await _take_back(env, runs, name, asked.begin)
+        code = await _resume(env, runs, name, asked.assume or "", None if asked.detach else how, only)
+        return await _as_asked(runs, name, code) if only and not asked.detach else code
 
     raise typer.Exit(int(env.with_runs(work)))
 
@@ -166,15 +169,15 @@ def _open_words(run: str, view: RunView, alone: bool) -> str:
     return f"run {run} was without a driver; it goes on with a new one" if alone else f"run {run} is under way already"
 
 
-async def _given(
-    env: Environment, runs: Runs, run: str, file: Path | None, pairs: list[str] | None, inputs: Path | None
-) -> Prepared:
-    """The submission that the run would have if it were submitted now."""
-    if file is None:
-        raise UsageError("inputs of a run cannot change", "Start a new run; or compare by --file FILE.")
+async def _given(env: Environment, runs: Runs, run: str, asked: ResumeOptions) -> Prepared | None:
+    """The submission that the run would have if it were submitted now; None: no file is given."""
+    if asked.file is None:
+        if asked.input or asked.inputs:
+            raise UsageError("inputs of a run cannot change", "Start a new run; or compare by --file FILE.")
+        return None
     known = await runs.submission(run)
-    given = pairs or [f"{name}={_text(value)}" for name, value in known.inputs.items() if value is not None]
-    return prepare_file(env, file, Given(given, inputs, run))
+    given = asked.input or [f"{name}={_text(value)}" for name, value in known.inputs.items() if value is not None]
+    return prepare_file(env, asked.file, Given(given, asked.inputs, run))
 
 
 async def _check_same(env: Environment, runs: Runs, run: str, now: Prepared) -> None:

@@ -37,8 +37,7 @@ class _Ended(Exception):
 class WorkerPool:
     """A pool of workers. Thread-safe; a job waits while all workers are busy."""
 
-    def __init__(self, most: int = MOST) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._changed = threading.Condition()
         self._idle: list[_Worker] = []
         self._count = 0
@@ -90,7 +89,7 @@ class WorkerPool:
 
     def _take(self) -> _Worker:
         with self._changed:
-            self._changed.wait_for(lambda: self._idle or self._count < self._most)
+            self._changed.wait_for(lambda: self._idle or self._count < MOST)
             if self._idle:
                 return self._idle.pop()
             self._count += 1

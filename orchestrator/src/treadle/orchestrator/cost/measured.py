@@ -22,7 +22,7 @@ from treadle.primitives.stores.input_files import is_local
 
 from ..dispatcher.ledger.attempt_records import AttemptRecord
 from ..dispatcher.ledger.ledger import Committed, Started, read_from
-from ..plan.plan import Graph, LoopNode, Plan, Segment
+from ..plan.plan import Graph, LoopNode, Plan, Segment, node_of
 from ..run_store.run_files import RunFiles, read_requests
 from .bill import BillLine
 from .estimate import HEARTBEAT_SECONDS
@@ -125,8 +125,8 @@ class Spending:
         """
         lost: dict[str, _Sum] = defaultdict(_Sum)
         for record in failed:
-            if record.failure and _node(record.segment) in self._segments:
-                segment = self._segments[_node(record.segment)]
+            if record.failure and node_of(record.segment) in self._segments:
+                segment = self._segments[node_of(record.segment)]
                 memory = self._memory(segment, record.peak_memory)
                 seconds = max(0.0, record.time - record.started) if record.started else 0.0
                 lost[segment.id].took(seconds, memory, record.requests, record.charge)
@@ -148,12 +148,12 @@ class Spending:
             return
         for record in records:
             if isinstance(record, Committed):
-                segment, outcome = segments[_node(record.segment)], record.outcome
+                segment, outcome = segments[node_of(record.segment)], record.outcome
                 memory = self._memory(segment, outcome.peak_memory)
                 self._sums[segment.id].add(outcome, memory)
                 self._note(segment, outcome.slot, outcome.started, outcome.started + outcome.seconds, memory)
             elif isinstance(record, Started):
-                self._sums[_node(record.segment)].started += len(record.attempts)
+                self._sums[node_of(record.segment)].started += len(record.attempts)
 
     def _note(self, segment: Segment, slot: str, begin: float, end: float, memory: int) -> None:
         if self._plan.executors[segment.policy.executor].kept and begin:
@@ -215,8 +215,3 @@ def _ledgers(graph: Graph) -> Iterator[tuple[str, dict[str, Segment]]]:
             yield node.id, {node.id: node}
         elif isinstance(node, LoopNode):
             yield node.id, {one.id: one for one in node.body.walk() if isinstance(one, Segment)}
-
-
-def _node(segment: str) -> str:
-    """The segment without its loop: `lloyd-3/assign` gives `assign`."""
-    return segment.rpartition("/")[2]

@@ -31,13 +31,12 @@ _PASSED_PREFIXES = ("AWS_", "GOOGLE_", "AZURE_")
 """Settings and credentials of stores."""
 
 
-def task_variables(profile: Profile, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables that executors give to tasks. `environ`: the driver's. A driver of `treadle worker` passes on all
-    of its own."""
+def task_variables(profile: Profile) -> dict[str, str]:
+    """The variables that executors give to tasks. A driver of `treadle worker` passes on all of its own."""
     if not profile.embedded:
-        return {**environ, **profile.environment}
+        return {**os.environ, **profile.environment}
     base = {"PATH": f"{Path(sys.executable).parent}:{_FOLDERS}", "LANG": "C.UTF-8"}
-    passed = {name: value for name, value in environ.items() if _is_passed(name)}
+    passed = {name: value for name, value in os.environ.items() if _is_passed(name)}
     return {**base, **passed, **profile.environment}
 
 

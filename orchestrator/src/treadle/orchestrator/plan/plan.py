@@ -269,6 +269,11 @@ class Child(Struct, frozen=True, tag="child"):
 Node = Segment | BarrierNode | LoopNode | Child
 
 
+def node_of(segment: str) -> str:
+    """The plan's node of a segment in iterations of loops: `assign` for `lloyd-3/assign`."""
+    return segment.rpartition("/")[2]
+
+
 class Graph(Struct, frozen=True):
     """Nodes in topological order."""
 

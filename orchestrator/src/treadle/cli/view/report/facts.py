@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -12,11 +11,8 @@ from msgspec.structs import replace
 from treadle.orchestrator.dispatcher.ledger.attempt_records import AttemptRecord
 from treadle.orchestrator.dispatcher.ledger.ledger import Committed, Failed, Record, read
 from treadle.orchestrator.dispatcher.tasks.summary import size_of
-from treadle.orchestrator.plan.plan import Child, Graph, LoopNode, Node, Plan, Segment
+from treadle.orchestrator.plan.plan import Child, Graph, LoopNode, Node, Plan, Segment, node_of
 from treadle.orchestrator.run_store.run_files import RunFiles
-
-_ITERATION = re.compile(r"[^/]+-\d+/")
-"""The prefix of a node in an iteration of a loop: `lloyd-3/`."""
 
 
 class Attempted(Struct, frozen=True):
@@ -90,11 +86,6 @@ def gather(files: RunFiles, plan: Plan, logged: Sequence[AttemptRecord]) -> Fact
     nodes = tuple(_with_run(files, node) for node in _nodes(plan.graph, committed, records, failures))
     known = sorted((one for one in attempts if one.started), key=lambda one: one.started)
     return Facts(nodes, tuple(known), tuple(plan.graph.edges()), plan.graph.outputs)
-
-
-def node_of(segment: str) -> str:
-    """The plan's node of a segment: `assign` for `lloyd-3/assign`."""
-    return _ITERATION.sub("", segment)
 
 
 def _ledgers(files: RunFiles) -> Iterator[str]:

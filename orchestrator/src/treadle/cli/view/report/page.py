@@ -20,6 +20,8 @@ from ..run_inputs import brief
 from .facts import Attempted, Facts, NodeFacts
 
 if TYPE_CHECKING:
+    from jinja2 import Template
+
     from treadle.client.attempt_logs import ErrorGroup
     from treadle.client.run_views import RunEnd, RunView
 
@@ -46,20 +48,9 @@ def render(
     inputs: Mapping[str, Any] | None = None,
 ) -> str:
     """The page; `end` is None for an open run. All content from the run is escaped."""
-    from jinja2 import Environment, StrictUndefined
-
     style, script = _resource("style.css"), _resource("timeline.js")
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {
-        "size": formatting.size,
-        "span": formatting.span,
-        "brief": _brief,
-        "moment": formatting.moment,
-        "number": formatting.number,
-        "label": lambda node: formatting.node(node.node, node.stages),
-    }
     colours = {node.node: index % COLOURS for index, node in enumerate(_working(facts))}
-    return environment.from_string(_resource("page.html")).render(
+    return _template().render(
         run=view,
         failure=end.failure if end else None,
         made=made,
@@ -82,6 +73,21 @@ def render(
         outputs=msgspec.json.format(msgspec.json.encode(end.outputs)).decode() if end and end.outputs else "",
         data=_for_script(timeline(facts.attempts, colours)),
     )
+
+
+def _template() -> Template:
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {
+        "size": formatting.size,
+        "span": formatting.span,
+        "brief": _brief,
+        "moment": formatting.moment,
+        "number": formatting.number,
+        "label": lambda node: formatting.node(node.node, node.stages),
+    }
+    return environment.from_string(_resource("page.html"))
 
 
 def timeline(attempts: Sequence[Attempted], colours: Mapping[str, int]) -> dict[str, Any]:
