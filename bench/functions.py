@@ -22,10 +22,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from emulators.lambda_place import LambdaPlace, lambda_place
 
+from treadle.executors import Place
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.functions.rate_limiter import Rate
 from treadle.executors.program import Outcome
-from treadle.executors.testing import Place, Workbench
+from treadle.executors.testing import Workbench
 from treadle.primitives import sealing
 
 PHASES = ((0.0, 8), (0.4, 1), (0.6, 8))

@@ -36,7 +36,7 @@ NAMES = {
         "Answer Capabilities Context Executor ExecutorKind Failure FunctionExecutor Handler Invoker Limits NotRun "
         "Outcome Place Result Slot Task Throttled convert_table"
     ),
-    "treadle.executors.testing": "ExecutorTests Place Workbench",
+    "treadle.executors.testing": "ExecutorTests Workbench",
     "treadle.primitives": "",
     "treadle.primitives.channels": (
         "Barrier BroadcastChannel DeadlinePassed Gang MemberLost ReduceChannel ReduceFailed ShuffleChannel current_gang"

@@ -15,9 +15,10 @@ from emulators.aws_keys import KeyServices
 from emulators.lambda_emulator import REGION
 from emulators.lambda_place import FUNCTION, SIZES, LambdaPlace, lambda_place
 
+from treadle.executors import Place
 from treadle.executors.aws.invoker import function_name
 from treadle.executors.program import Outcome
-from treadle.executors.testing import Place, Workbench
+from treadle.executors.testing import Workbench
 from treadle.executors.worker.environment import KEY_FROM_VARIABLE, KEY_VARIABLE
 from treadle.orchestrator.deployment.aws_keys import KeyPlace
 from treadle.orchestrator.deployment.cloudformation import template

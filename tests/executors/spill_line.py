@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from executors.memory_watch import Watch
 
+from treadle.executors import Place
 from treadle.executors.local.executor import LocalExecutor
 from treadle.executors.program import Job, Keep, Op, Outcome, Partition, PartitionInput, Program, Report, Tail, Task
-from treadle.executors.testing import Place
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.stores.shared_memory import SHARED_MEMORY, HostFolder

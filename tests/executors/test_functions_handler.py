@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from treadle.executors import Place
 from treadle.executors import function_handler as handlers
 from treadle.executors.function_handler import Handler
 from treadle.executors.functions.executor import FunctionExecutor
@@ -28,7 +29,7 @@ from treadle.executors.functions.payload import (
     open_time,
 )
 from treadle.executors.program import Failure, Outcome, Report, SecretRef, Task
-from treadle.executors.testing import Place, Workbench
+from treadle.executors.testing import Workbench
 from treadle.executors.testing.workbench import RUN
 from treadle.executors.worker.environment import KEY_VARIABLE
 from treadle.primitives import sealing

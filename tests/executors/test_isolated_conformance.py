@@ -11,9 +11,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from treadle.executors import Place
 from treadle.executors.isolated.executor import IsolatedExecutor
 from treadle.executors.program import Call, MapRecords
-from treadle.executors.testing import ExecutorTests, Place
+from treadle.executors.testing import ExecutorTests
 from treadle.executors.testing.workbench import SECRET, Workbench, failure_of
 from treadle.primitives.errors import FailureClass, UsageError
 

@@ -12,10 +12,11 @@ import pytest
 from emulators.lambda_faults import Fault
 from emulators.lambda_place import lambda_place
 
+from treadle.executors import Place
 from treadle.executors.functions import attempt as attempts
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.program import Outcome, Report, Task
-from treadle.executors.testing import Place, Workbench
+from treadle.executors.testing import Workbench
 from treadle.primitives.errors import FailureClass
 
 TASKS, SLOTS = 300, 8

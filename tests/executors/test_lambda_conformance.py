@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from emulators.lambda_place import LambdaPlace, lambda_place
 
+from treadle.executors import Place
 from treadle.executors.functions.executor import FunctionExecutor
-from treadle.executors.testing import ExecutorTests, Place
+from treadle.executors.testing import ExecutorTests
 from treadle.executors.testing.workbench import SECRET
 
 

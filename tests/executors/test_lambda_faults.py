@@ -12,10 +12,11 @@ import pytest
 from emulators.lambda_faults import Fault
 from emulators.lambda_place import LambdaPlace, lambda_place
 
+from treadle.executors import Place
 from treadle.executors.functions import payload
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.program import Failure, Outcome, Report, Task
-from treadle.executors.testing import Place, Workbench
+from treadle.executors.testing import Workbench
 from treadle.primitives.errors import FailureClass, StoreError, UsageError
 from treadle.primitives.stores.store import FileStore
 

@@ -15,10 +15,11 @@ from emulators.lambda_place import lambda_place
 from emulators.lambda_s3 import FlakyS3
 from emulators.packages import local_package
 
+from treadle.executors import Place
 from treadle.executors.aws.invoker import LambdaInvoker, function_name
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.program import Outcome
-from treadle.executors.testing import Place, Workbench
+from treadle.executors.testing import Workbench
 from treadle.executors.worker.environment import KEY_VARIABLE
 from treadle.primitives import sealing
 from treadle.primitives.testing.s3 import S3Endpoint, seaweedfs

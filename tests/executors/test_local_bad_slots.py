@@ -9,10 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from treadle.executors import Place
 from treadle.executors.interface import Slot
 from treadle.executors.local.executor import LocalExecutor
 from treadle.executors.program import Failure, Report, Task
-from treadle.executors.testing import ExecutorTests, Place, Workbench
+from treadle.executors.testing import ExecutorTests, Workbench
 
 Reports = list[Report]
 

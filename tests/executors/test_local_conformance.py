@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from treadle.executors import Place
 from treadle.executors.local.executor import LocalExecutor
-from treadle.executors.testing import ExecutorTests, Place
+from treadle.executors.testing import ExecutorTests
 from treadle.executors.testing.workbench import SECRET
 
 

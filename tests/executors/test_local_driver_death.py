@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from eventually import eventually
 
-from treadle.executors.testing import Place
+from treadle.executors import Place
 from treadle.executors.testing.script import Script
 
 _DRIVER = """
@@ -24,7 +24,8 @@ from treadle.executors.isolated.executor import IsolatedExecutor
 from treadle.executors.local.executor import LocalExecutor
 from treadle.executors.emulation.provider_limits import EMULATIONS
 from treadle.executors.emulation.invoker import ParityInvoker
-from treadle.executors.testing import Place, Workbench
+from treadle.executors import Place
+from treadle.executors.testing import Workbench
 from treadle.executors.testing.script import Script
 from treadle.primitives import sealing
 

@@ -16,9 +16,10 @@ import msgspec
 import pytest
 from eventually import eventually
 
+from treadle.executors import Place
 from treadle.executors.local.executor import LocalExecutor
 from treadle.executors.program import Outcome, Task
-from treadle.executors.testing import Place, Workbench
+from treadle.executors.testing import Workbench
 from treadle.executors.testing.workbench import failure_of
 from treadle.primitives.errors import FailureClass, InternalError, UsageError
 

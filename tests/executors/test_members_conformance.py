@@ -13,6 +13,7 @@ from emulators.lambda_place import LambdaPlace, lambda_place
 from emulators.openwhisk import SIZES, deploy, openwhisk
 from emulators.openwhisk_server import OpenWhiskEmulator
 
+from treadle.executors import Place
 from treadle.executors.functions.attempt import Means
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.functions.invoker import Invoker
@@ -21,7 +22,7 @@ from treadle.executors.openwhisk.client import OpenWhiskClient
 from treadle.executors.openwhisk.invoker import OpenWhiskInvoker
 from treadle.executors.resident.coordinator_host import Meeting
 from treadle.executors.resident.executor import MemberExecutor
-from treadle.executors.testing import ExecutorTests, Place
+from treadle.executors.testing import ExecutorTests
 from treadle.executors.testing.workbench import SECRET
 
 SLOTS = 2

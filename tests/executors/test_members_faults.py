@@ -17,6 +17,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 
+from treadle.executors import Place
 from treadle.executors.function_handler import Handler
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.functions.invoker import Answer, Limits, NotRun, Throttled
@@ -29,7 +30,7 @@ from treadle.executors.resident import lifetime
 from treadle.executors.resident.block_server import Shelf
 from treadle.executors.resident.coordinator_host import Meeting
 from treadle.executors.resident.executor import MemberExecutor
-from treadle.executors.testing import Place, Workbench
+from treadle.executors.testing import Workbench
 from treadle.executors.testing.workbench import RUN
 from treadle.executors.worker.environment import KEY_VARIABLE
 from treadle.primitives import sealing

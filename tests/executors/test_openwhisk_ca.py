@@ -11,9 +11,9 @@ from emulators.openwhisk import openwhisk
 from emulators.openwhisk_server import OpenWhiskEmulator
 from orchestrator.commands import Terminal
 
+from treadle.executors import Place
 from treadle.executors.openwhisk.client import OpenWhiskClient
 from treadle.executors.openwhisk.invoker import OpenWhiskInvoker
-from treadle.executors.testing import Place
 from treadle.orchestrator.executor_registry.builtin_executors import KINDS
 from treadle.primitives.errors import UsageError
 

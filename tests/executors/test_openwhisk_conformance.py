@@ -13,8 +13,9 @@ import pytest
 from emulators.openwhisk import EmulatedExecutor, deploy, openwhisk
 from emulators.openwhisk_server import OpenWhiskEmulator
 
+from treadle.executors import Place
 from treadle.executors.functions.executor import FunctionExecutor
-from treadle.executors.testing import ExecutorTests, Place
+from treadle.executors.testing import ExecutorTests
 from treadle.executors.testing.workbench import SECRET, Workbench, failure_of
 from treadle.primitives.errors import FailureClass
 from treadle.primitives.formats import FileSplit, ReadOptions

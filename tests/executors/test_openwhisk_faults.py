@@ -14,11 +14,12 @@ from emulators.openwhisk import SIZES, EmulatedExecutor, deploy, openwhisk
 from emulators.openwhisk_faults import Fault, Kind
 from emulators.openwhisk_server import OpenWhiskEmulator
 
+from treadle.executors import Place
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.functions.rate_limiter import Rate
 from treadle.executors.openwhisk.invoker import action_name
 from treadle.executors.program import Failure, Outcome, Report, Task
-from treadle.executors.testing import Place, Workbench
+from treadle.executors.testing import Workbench
 from treadle.executors.testing.workbench import failure_of
 from treadle.executors.worker.environment import KEY_VARIABLE
 from treadle.primitives.errors import FailureClass, UsageError

@@ -9,10 +9,11 @@ import pytest
 from emulators.openwhisk import EmulatedExecutor, deploy, openwhisk
 from emulators.openwhisk_faults import Fault, Kind
 
+from treadle.executors import Place
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.functions.rate_limiter import Rate
 from treadle.executors.program import Report
-from treadle.executors.testing import Place, Workbench
+from treadle.executors.testing import Workbench
 from treadle.primitives.testing.s3 import seaweedfs
 
 

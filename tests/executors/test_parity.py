@@ -13,13 +13,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from treadle.executors import Place
 from treadle.executors.emulation.invoker import FULL, ParityInvoker
 from treadle.executors.emulation.provider_limits import EMULATIONS, Emulation
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.functions.invoker import Limits
 from treadle.executors.interface import Executor
 from treadle.executors.program import Call, MapRecords, Task
-from treadle.executors.testing import ExecutorTests, Place
+from treadle.executors.testing import ExecutorTests
 from treadle.executors.testing.workbench import SECRET, Workbench, failure_of
 from treadle.primitives import sealing
 from treadle.primitives.errors import FailureClass, UsageError

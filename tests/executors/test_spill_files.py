@@ -16,8 +16,8 @@ from executors import spill_functions as functions
 from executors.bench import call
 from executors.spill_line import SIZES, lent, started
 
+from treadle.executors import Place
 from treadle.executors.program import Cut, Reduce
-from treadle.executors.testing import Place
 from treadle.primitives.formats import FileSplit, Format, ReadOptions, plan_splits
 from treadle.primitives.stores.input_files import list_files
 

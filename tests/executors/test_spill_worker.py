@@ -14,8 +14,8 @@ from executors.bench import call
 from executors.operation_functions import FIRST, by, name
 from executors.spill_line import SIZES, Line, lent, started
 
+from treadle.executors import Place
 from treadle.executors.program import BlockInput, MapPartition, RangeSplit, Reduce, Scatter, Sort
-from treadle.executors.testing import Place
 
 RECORD_BYTES = 104
 """Encoded bytes of a record of `functions.records`."""

@@ -11,7 +11,7 @@ from treadle.primitives.lazy_import import late
 
 if TYPE_CHECKING:
     from .suite import ExecutorTests
-    from .workbench import Place, Workbench
+    from .workbench import Workbench
 
-__all__ = ["ExecutorTests", "Place", "Workbench"]
-__getattr__ = late(__name__, {"ExecutorTests": ".suite", "Place": ".workbench", "Workbench": ".workbench"})
+__all__ = ["ExecutorTests", "Workbench"]
+__getattr__ = late(__name__, {"ExecutorTests": ".suite", "Workbench": ".workbench"})

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from ..interface import Executor
+from ..plugin import Place
 from .suite_failures import FailureTests
 from .suite_lifetime import LifetimeTests
 from .suite_outcomes import OutcomeTests
-from .workbench import SECRET, Place, Workbench
+from .workbench import SECRET, Workbench
 
 
 class ExecutorTests(OutcomeTests, FailureTests, LifetimeTests):

@@ -12,7 +12,7 @@ from treadle.primitives.stores.shared_memory import HostFolder
 from treadle.primitives.stores.store import Store
 
 from ..interface import Executor
-from ..plugin import Place as Place
+from ..plugin import Place
 from ..program import (
     Arg,
     Call,
