@@ -34,33 +34,7 @@ TableOption = Annotated[
         "--executor", metavar="NAME", help="Executor table of the profile; not needed if only one has this kind."
     ),
 ]
-DiffOption = Annotated[bool, typer.Option("--diff", help="Show the differences from the current deployment.")]
-PruneOption = Annotated[bool, typer.Option("--prune", help="Remove functions of sizes that are no longer configured.")]
-AdoptOption = Annotated[
-    bool, typer.Option("--adopt", help="Take over functions and a role that belong to another profile.")
-]
-PolicyOption = Annotated[
-    Literal["driver", "deployer", "functions"] | None,
-    typer.Option("--policy", help="Print the IAM policy for this role; deploy nothing."),
-]
-HelloOption = Annotated[
-    bool, typer.Option("--hello", help="Then call a function, test its store access, and print what is refused.")
-]
 DryOption = Annotated[bool, typer.Option("--dry-run", help="Print the changes; make none.")]
-ImageOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--dockerfile", metavar="FOLDER", help="Write a Dockerfile and the files it copies to FOLDER; deploy nothing."
-    ),
-]
-TemplateOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--template",
-        metavar="FILE",
-        help="Write a CloudFormation template, and the package beside it; deploy nothing.",
-    ),
-]
 _EXAMPLES = {
     "lambda": 'kind = "lambda"',
     "openwhisk": 'kind = "openwhisk"\n  endpoint = "https://openwhisk.example.com"',
@@ -72,19 +46,43 @@ class DeployOptions:
     """The options of every provider."""
 
     executor: TableOption = None
-    diff: DiffOption = False
-    prune: PruneOption = False
-    adopt: AdoptOption = False
+    diff: Annotated[bool, typer.Option("--diff", help="Show the differences from the current deployment.")] = False
+    prune: Annotated[
+        bool,
+        typer.Option("--prune", help="Remove functions of sizes that are no longer configured."),
+    ] = False
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="Take over functions and a role that belong to another profile.")
+    ] = False
     dry_run: DryOption = False
-    hello: HelloOption = False
-    dockerfile: ImageOption = None
+    hello: Annotated[
+        bool, typer.Option("--hello", help="Then call a function, test its store access, and print what is refused.")
+    ] = False
+    dockerfile: Annotated[
+        Path | None,
+        typer.Option(
+            "--dockerfile",
+            metavar="FOLDER",
+            help="Write a Dockerfile and the files it copies to FOLDER; deploy nothing.",
+        ),
+    ] = None
 
 
 @with_options
 def deploy_lambda(
     how: DeployOptions,
-    policy: PolicyOption = None,
-    template: TemplateOption = None,
+    policy: Annotated[
+        Literal["driver", "deployer", "functions"] | None,
+        typer.Option("--policy", help="Print the IAM policy for this role; deploy nothing."),
+    ] = None,
+    template: Annotated[
+        Path | None,
+        typer.Option(
+            "--template",
+            metavar="FILE",
+            help="Write a CloudFormation template, and the package beside it; deploy nothing.",
+        ),
+    ] = None,
     output: TextOrJson = "text",
     profile: ProfileOption = None,
 ) -> None:

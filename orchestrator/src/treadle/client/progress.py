@@ -18,7 +18,7 @@ from treadle.orchestrator.dispatcher.ledger.ledger import Iterated, read
 from treadle.orchestrator.dispatcher.ledger.ledger_state import replay
 from treadle.orchestrator.dispatcher.orders import Progress
 from treadle.orchestrator.dispatcher.tasks.summary import size_of
-from treadle.orchestrator.plan.plan import BarrierNode, Child, LoopNode, Node, Plan, Segment
+from treadle.orchestrator.plan.plan import BarrierNode, Child, LoopNode, Node, NodeKind, Plan, Segment
 from treadle.orchestrator.run_store.run_files import Closing, LoopResult, RunFiles, RunResult
 from treadle.primitives.errors import MissingError
 
@@ -32,7 +32,7 @@ class StageView(Struct, frozen=True, rename="camel"):
 
     node: str
     stages: tuple[str, ...]
-    kind: Literal["segment", "loop", "barrier", "workflow"]
+    kind: NodeKind
     state: NodeState
     partitions: int = 0
     """0: not known yet."""
@@ -161,20 +161,9 @@ class Painter:
         return replace(known, state="running" if state == "running" else "stopped")
 
 
-def _kind(node: Node) -> Literal["segment", "loop", "barrier", "workflow"]:
-    match node:
-        case LoopNode():
-            return "loop"
-        case BarrierNode():
-            return "barrier"
-        case Child():
-            return "workflow"
-    return "segment"
-
-
 def _bare(node: Node, state: NodeState) -> StageView:
     """The view of a node with the values from the plan."""
-    view = StageView(node.id, node.stages, _kind(node), state)
+    view = StageView(node.id, node.stages, node.kind, state)
     if not isinstance(node, Segment):
         return view
     leaves = not isinstance(node.tail, Discard)

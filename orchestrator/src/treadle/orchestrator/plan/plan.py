@@ -8,7 +8,7 @@ needs several segments.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from msgspec import Struct
 
@@ -172,6 +172,9 @@ class Shipped(Struct, frozen=True):
     """Maximum of bytes, checked by the reader, if no task of the broadcast has checked it. 0: checked already."""
 
 
+NodeKind = Literal["segment", "barrier", "loop", "workflow"]
+
+
 class Segment(Struct, frozen=True, tag="segment"):
     """Work for an executor: fused narrow stages between exchanges.
 
@@ -179,6 +182,7 @@ class Segment(Struct, frozen=True, tag="segment"):
     and `${{ cuts.S }}` for sampled boundaries, are looked up in `broadcasts`.
     """
 
+    kind: ClassVar[NodeKind] = "segment"
     id: str
     stages: tuple[str, ...]
     """Stages that end with this segment. The last one owns the output."""
@@ -215,6 +219,7 @@ class BarrierNode(Struct, frozen=True, tag="barrier"):
     """A point in the graph with the same data as its input: a barrier, or a broadcast of an input with a single
     record."""
 
+    kind: ClassVar[NodeKind] = "barrier"
     id: str
     stages: tuple[str, ...]
     data: tuple[str, ...] = ()
@@ -228,6 +233,7 @@ class BarrierNode(Struct, frozen=True, tag="barrier"):
 class LoopNode(Struct, frozen=True, tag="loop"):
     """A graph repeated with state. States and `next` are DataRefs, or JSON values (templates included)."""
 
+    kind: ClassVar[NodeKind] = "loop"
     id: str
     stages: tuple[str, ...]
     state: dict[str, DataRef | None]
@@ -253,6 +259,7 @@ class LoopNode(Struct, frozen=True, tag="loop"):
 class Child(Struct, frozen=True, tag="child"):
     """A workflow that runs as a run of its own, with a plan of its own. Its inputs may come from this run."""
 
+    kind: ClassVar[NodeKind] = "workflow"
     id: str
     stages: tuple[str, ...]
     workflow: str

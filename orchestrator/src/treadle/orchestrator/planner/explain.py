@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -44,6 +44,7 @@ from ..plan.plan import (
     NarrowFeed,
     Node,
     NodeData,
+    NodeKind,
     Plan,
     RangeFeed,
     Segment,
@@ -54,7 +55,7 @@ class NodeExplanation(Struct, frozen=True, rename="camel"):
     """One node of the plan in words."""
 
     node: str
-    kind: Literal["segment", "barrier", "loop", "workflow"]
+    kind: NodeKind
     stages: tuple[str, ...]
     """Stages that run in the node, fused if there are several."""
     depth: int
@@ -125,7 +126,7 @@ def _view(node: Node, depth: int) -> NodeExplanation:
     if isinstance(node, Segment):
         return NodeExplanation(
             node.id,
-            "segment",
+            node.kind,
             node.stages,
             depth,
             _reads(node.feed),
@@ -139,20 +140,20 @@ def _view(node: Node, depth: int) -> NodeExplanation:
             node.policy.executor,
             node.reasons,
         )
-    kind, does = _shape(node)
+    does = (_does(node),)
     return NodeExplanation(
-        node.id, kind, node.stages, depth, "", (does,), 0, "", 0, "", after, node.when, "", node.reasons
+        node.id, node.kind, node.stages, depth, "", does, 0, "", 0, "", after, node.when, "", node.reasons
     )
 
 
-def _shape(node: BarrierNode | LoopNode | Child) -> tuple[Literal["barrier", "loop", "workflow"], str]:
+def _does(node: BarrierNode | LoopNode | Child) -> str:
     match node:
         case LoopNode():
             until = f" until {node.until}" if node.until else ""
-            return "loop", f"repeat{until}, at most {node.max_iterations} times"
+            return f"repeat{until}, at most {node.max_iterations} times"
         case Child():
-            return "workflow", f"run the workflow {node.workflow}"
-    return "barrier", node.does
+            return f"run the workflow {node.workflow}"
+    return node.does
 
 
 def _reads(feed: Feed) -> str:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from treadle.orchestrator.dispatcher.ledger.attempt_records import AttemptRecord
 from treadle.orchestrator.dispatcher.ledger.ledger import Committed, Failed, Record, read
 from treadle.orchestrator.dispatcher.tasks.summary import size_of
-from treadle.orchestrator.plan.plan import Child, Graph, LoopNode, Node, Plan, Segment, node_of
+from treadle.orchestrator.plan.plan import Graph, LoopNode, Node, NodeKind, Plan, node_of
 from treadle.orchestrator.run_store.run_files import RunFiles
 
 
@@ -44,7 +44,7 @@ class NodeFacts(Struct, frozen=True):
 
     node: str
     stages: tuple[str, ...]
-    kind: str
+    kind: NodeKind
     depth: int
     """Number of enclosing loops."""
     tasks: int = 0
@@ -184,12 +184,10 @@ def _facts(node: Node, depth: int, attempts: Sequence[Attempted], retries: int, 
     read: Counter[str] = Counter()
     for one in attempts:
         read.update(one.read)
-    kinds = {Segment: "segment", LoopNode: "loop", Child: "workflow"}
-    kind = kinds.get(type(node), "point")
     return NodeFacts(
         node.id,
         node.stages,
-        kind,
+        node.kind,
         depth,
         tasks=len(attempts),
         retries=retries,
