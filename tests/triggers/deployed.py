@@ -14,8 +14,11 @@ from treadle.dsl.model import Spec
 from treadle.dsl.normalise import normalise
 from treadle.executors.bundle.build import Bundle, build_bundle
 from treadle.primitives.functions import describe, load
+from treadle.primitives.stores.store import Store
 from treadle.triggers.registry.deployment import Deployment
 from treadle.triggers.registry.registry import DeploymentCandidate, Registry
+from treadle.triggers.status_store import every_status, lives
+from treadle.triggers.trigger_runner import TriggerStatus
 
 TESTS = Path(__file__).parent.parent
 M = "orchestrator.history_functions"
@@ -44,3 +47,9 @@ def code(references: tuple[str, ...]) -> tuple[dict[str, Any], Bundle]:
     """(facts about the functions, the bundle). Cached, since building a bundle takes a while."""
     functions = {name: msgspec.to_builtins(describe(load(name, {}))) for name in references}
     return functions, build_bundle(references, [TESTS], {})
+
+
+def living_statuses(store: Store, key: bytes) -> dict[str, list[TriggerStatus]]:
+    """Instance -> the last report of each running service."""
+    found = {name: [one for one in said if lives(one)] for name, said in every_status(store, key).items()}
+    return {name: statuses for name, statuses in found.items() if statuses}

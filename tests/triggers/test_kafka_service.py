@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from eventually import eventually_async
 from kafka import Broker
+from triggers.deployed import living_statuses
 from triggers.stages import Stage, home, stage
 
 from treadle.orchestrator.environment.home import Home
@@ -18,7 +19,6 @@ from treadle.triggers.kafka.matching import lineage
 from treadle.triggers.kafka.offsets import KafkaPositions, StoredMarks
 from treadle.triggers.kafka.payloads import Payloads
 from treadle.triggers.start_requests import RunStarted, Starter, StartOrder
-from treadle.triggers.status_store import read_statuses
 
 __all__ = ["home"]
 
@@ -169,7 +169,7 @@ async def test_max_active_holds_back_waiting_records(home: Home, real_kafka: Bro
             order.append(run)
             await here.site.client.get_workflow_handle(run).terminate()
         await here.until_done()
-        statuses = await asyncio.to_thread(read_statuses, here.site.store, here.site.key)
+        statuses = await asyncio.to_thread(living_statuses, here.site.store, here.site.key)
         assert here.site.instance in statuses
 
 

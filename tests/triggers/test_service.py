@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import pytest
 from pydantic import ValidationError
-from triggers.deployed import deploy, document
+from triggers.deployed import deploy, document, living_statuses
 
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.kafka_connections import KafkaConnection, kafka_settings
@@ -25,7 +25,7 @@ from treadle.triggers.registry import registry
 from treadle.triggers.registry.deployment import Deployment
 from treadle.triggers.registry.registry import Registry
 from treadle.triggers.service import TriggerService, instance
-from treadle.triggers.status_store import read_statuses, write_statuses
+from treadle.triggers.status_store import write_statuses
 from treadle.triggers.trigger_runner import TriggerSite, TriggerStatus
 
 KEY = bytes(32)
@@ -104,7 +104,7 @@ async def test_deployed_triggers_run_change_rest_and_end(site: TriggerSite, tmp_
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert Runner.made["v.later"].log[-1] == "stop"
-    assert read_statuses(site.store, site.key) == {}
+    assert living_statuses(site.store, site.key) == {}
 
 
 async def test_a_trigger_that_is_set_aside_is_left_and_taken_up_again(site: TriggerSite, tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ async def test_a_new_trigger_is_reported_at_the_next_look(
 
 async def reported(site: TriggerSite, names: list[str]) -> None:
     def found() -> list[str]:
-        return sorted(one.trigger for said in read_statuses(site.store, KEY).values() for one in said)
+        return sorted(one.trigger for said in living_statuses(site.store, KEY).values() for one in said)
 
     async with asyncio.timeout(30):
         while found() != names:  # noqa: ASYNC110
@@ -172,7 +172,7 @@ async def test_a_report_under_way_does_not_outlive_the_service(
     await heard("w.a", "stop")
     go.set()
     await asyncio.gather(task, asyncio.to_thread(done.wait, 60), return_exceptions=True)
-    assert read_statuses(site.store, site.key) == {}
+    assert living_statuses(site.store, site.key) == {}
 
 
 async def test_a_defect_ends_neither_the_service_nor_other_triggers(
@@ -259,9 +259,9 @@ def test_statuses_of_others_are_read_while_they_are_fresh(tmp_path: Path) -> Non
     fresh = TriggerStatus("w", "a", "kafka", 1, "running", 5, time=time.time())
     write_statuses(store, KEY, "one", [fresh])
     write_statuses(store, KEY, "two", [TriggerStatus("w", "a", "kafka", 1, "running", time=time.time() - 3600)])
-    assert read_statuses(store, KEY) == {"one": [fresh]}
+    assert living_statuses(store, KEY) == {"one": [fresh]}
     with pytest.raises(CorruptError):
-        read_statuses(store, bytes([1]) * 32)
+        living_statuses(store, bytes([1]) * 32)
 
 
 def test_processes_of_a_home_have_names_that_come_back(tmp_path: Path) -> None:

@@ -70,12 +70,6 @@ def every_status(store: Store, key: bytes) -> dict[str, list[TriggerStatus]]:
     return {name: statuses_of(store, key, name) for name in names}
 
 
-def read_statuses(store: Store, key: bytes) -> dict[str, list[TriggerStatus]]:
-    """Instance -> the last report of each running service."""
-    found = {name: [one for one in said if lives(one)] for name, said in every_status(store, key).items()}
-    return {name: statuses for name, statuses in found.items() if statuses}
-
-
 def lives(status: TriggerStatus) -> bool:
     """Whether the service that wrote the status is running."""
     return status.state != "stopped" and status.time > time.time() - STALE
