@@ -6,8 +6,11 @@ before a block of Python means that the block is compiled only.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,6 +64,28 @@ def write_files(page: Path, folder: Path) -> None:
     for block in blocks(page, "python", "yaml"):
         if block.file:
             (folder / block.file).write_text(block.text)
+
+
+def run_tests(page: Path, folder: Path, *options: str, **variables: str) -> tuple[str, str]:
+    """Write the files of a page into the folder, and run the page's command `pytest` there. Returns the number of tests
+    that passed, and the number that the page shows."""
+    write_files(page, folder)
+    [console] = blocks(page, "console")
+    [arguments] = re.findall(r"^\$ pytest (.*)$", console.text, re.M)
+    program = [
+        sys.executable,
+        "-m",
+        "pytest",
+        *arguments.split(),
+        "-p",
+        "no:cacheprovider",
+        f"--basetemp={folder}/made",
+    ]
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")} | variables
+    done = subprocess.run([*program, *options], cwd=folder, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    passed, shown = (re.findall(r"^(\d+) passed", text, re.M) for text in (done.stdout, console.text))
+    return passed[0], shown[0]
 
 
 def prose(page: Path) -> str:

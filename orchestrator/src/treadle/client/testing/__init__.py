@@ -1,4 +1,4 @@
-"""For tests: executes whole runs inside one process, without Temporal."""
+"""For treadle's own tests: executes whole runs inside one process, without Temporal."""
 
 from .engine import Engine as Engine
 from .engine import EngineFailure as EngineFailure
