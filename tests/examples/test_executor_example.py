@@ -76,6 +76,12 @@ def test_wrong_key_of_its_table_is_reported(command: ModuleType) -> None:
         command.settings({"slotz": 2})
 
 
+def test_secret_that_does_not_exist_is_reported(command: ModuleType, tmp_path: Path) -> None:
+    place = Place(f"file://{tmp_path}/store", str(tmp_path / "key"), "")
+    with pytest.raises(UsageError, match="no secret 'token'"):
+        command.open(command.settings({"secrets": ["token"]}), place)
+
+
 def test_file_is_as_short_as_the_page_says() -> None:
     """Lines of code: all except empty lines and documentation."""
     body = FILE.read_text("utf-8").split('"""', 2)[2]
