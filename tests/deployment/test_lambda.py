@@ -258,9 +258,10 @@ def test_the_role_reaches_runs_and_named_data_and_nothing_else() -> None:
     prefixes = {each["Resource"]: each["Condition"]["StringLike"]["s3:prefix"] for each in listings}
     assert prefixes == {"arn:aws:s3:::bucket": "treadle/runs/*", "arn:aws:s3:::lake": "orders/*"}
     assert not allowed(document, "iam:PassRole", "*")
-    code = "arn:aws:s3:::bucket/treadle/deployments/bundles/x"
-    assert allowed(document, "s3:GetObject", code)
-    assert not any(allowed(document, action, code) for action in ("s3:PutObject", "s3:DeleteObject"))
+    for name in ("deployments/bundles/x", "inputs/d.npy"):
+        shared = f"arn:aws:s3:::bucket/treadle/{name}"
+        assert allowed(document, "s3:GetObject", shared)
+        assert not any(allowed(document, action, shared) for action in ("s3:PutObject", "s3:DeleteObject"))
 
 
 # -- errors

@@ -15,13 +15,13 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator,
 from msgspec import Struct
 
 from treadle.orchestrator.run_store.run_files import RunFiles, Submission
-from treadle.primitives.run_paths import CHILD
+from treadle.primitives.run_paths import CHILD, INPUTS
 from treadle.primitives.stores.store import ObjectInfo, Store
 
-from .input_data import FOLDER, MARK
+from .input_data import MARK
 
 ROOT = "runs"
-_INPUT = re.compile(rf"{FOLDER}/[0-9a-f]{{32}}\.[a-z]+")
+_INPUT = re.compile(rf"{INPUTS}/[0-9a-f]{{32}}\.[a-z]+")
 Lent = Mapping[str, set[str]]
 """Folder of a run -> segments whose blocks another run or the cache uses."""
 
@@ -107,7 +107,7 @@ def unused_inputs(
     Raises CorruptError for a run that this deployment cannot read, since it may refer to any file.
     """
     found: dict[str, list[ObjectInfo]] = defaultdict(list)
-    for info in store.list(FOLDER):
+    for info in store.list(INPUTS):
         found[info.name.removesuffix(MARK)].append(info)
     old = {name: both for name, both in found.items() if max(info.modified for info in both) < before}
     used = _inputs_in_use(store, gone, files) if old else set()

@@ -1,4 +1,7 @@
-"""Data of this process as input of a run: lists, NumPy arrays, and tables of Arrow, pandas or Polars."""
+"""Data of this process as input of a run: lists, NumPy arrays, and tables of Arrow, pandas or Polars.
+
+The name of a file is the digest of its content.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from treadle.primitives.errors import UsageError
 from treadle.primitives.lazy_import import pyarrow
+from treadle.primitives.run_paths import INPUTS
 
 if TYPE_CHECKING:
     from treadle.dsl.model import Spec
     from treadle.primitives.stores.store import Store
 
-FOLDER = "inputs"
-"""Folder of the store that holds the data, each file named by the digest of its content."""
 MARK = ".used"
 """Suffix of an empty object beside a file, written again for each run with the file as input. Its age is the file's."""
 _PLAIN = (str, int, float, bool, list, tuple, dict, type(None))
@@ -39,7 +41,7 @@ def stored(store: Store, spec: Spec, inputs: Mapping[str, Any]) -> dict[str, Any
 def _file(store: Store, input: str, value: Any) -> dict[str, Any]:
     """The file of an array or table as a source that a stage reads."""
     format, data = _encoded(input, value)
-    name = f"{FOLDER}/{hashlib.sha256(data).hexdigest()[:32]}.{format}"
+    name = f"{INPUTS}/{hashlib.sha256(data).hexdigest()[:32]}.{format}"
     store.put(name + MARK, b"")  # before the file, so that `gc` keeps an old file that this run finds
     store.create(name, data)
     return {"uri": f"{store.url.rstrip('/')}/{name}", "format": format}

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 CHILD = "_"
 """Prefix of a child's folder name in its parent's folder. Stage ids begin with a letter."""
+INPUTS = "inputs"
+"""Folder of the store with in-memory inputs, which runs share."""
 
 
 def run_folder(run: str) -> str:

@@ -1,10 +1,12 @@
-"""The policy of the functions' role: the runs in the store and the named data, nothing else."""
+"""The policy of the functions' role: the runs in the store, their code and inputs, and the named data; nothing else."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
+
+from treadle.primitives.run_paths import INPUTS
 
 RUNS = "runs/"
 """The folder in the store with the blocks, reports and bundles of runs. Functions do not need the specs of
@@ -43,7 +45,7 @@ def policy(store: str, data: Sequence[str], prefix: str, key: str = "", *, netwo
     if store.startswith("s3://"):
         places = [place(url) for url in (f"{store.rstrip('/')}/{RUNS}", *data)]
         listings = [listing(number, *one) for number, one in enumerate(places)]
-        statements = [objects(places), _code(store), *listings, *statements]
+        statements = [objects(places), _shared(store), *listings, *statements]
     return {"Version": "2012-10-17", "Statement": statements}
 
 
@@ -60,10 +62,11 @@ def objects(places: Sequence[tuple[str, str]]) -> dict[str, Any]:
     return {"Sid": "Objects", "Effect": "Allow", "Action": actions, "Resource": resources}
 
 
-def _code(store: str) -> dict[str, Any]:
-    bucket, prefix = place(f"{store.rstrip('/')}/{CODE}")
-    resource = f"arn:aws:s3:::{bucket}/{prefix}*"
-    return {"Sid": "Code", "Effect": "Allow", "Action": "s3:GetObject", "Resource": resource}
+def _shared(store: str) -> dict[str, Any]:
+    """Allows to read the objects that runs share."""
+    places = [place(f"{store.rstrip('/')}/{folder}") for folder in (CODE, f"{INPUTS}/")]
+    resources = [f"arn:aws:s3:::{bucket}/{prefix}*" for bucket, prefix in places]
+    return {"Sid": "Shared", "Effect": "Allow", "Action": "s3:GetObject", "Resource": resources}
 
 
 def listing(number: int, bucket: str, prefix: str) -> dict[str, Any]:
