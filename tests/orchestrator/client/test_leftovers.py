@@ -171,6 +171,19 @@ def test_old_input_stays_for_a_run_that_is_being_submitted(deployment: Deploymen
     assert deployment.unused({"a"}) == set()
 
 
+def test_input_that_a_run_uses_while_the_others_are_read_stays(deployment: Deployment) -> None:
+    value = np.arange(1)
+    deployment.submit("a", value)
+    deployment.submit("b", np.arange(2))
+    deployment.age()
+
+    def files(run: str) -> RunFiles:
+        stored(deployment.store, deployment.spec(), {"data": value})
+        return deployment.files(run)
+
+    assert unused_inputs(deployment.store, {"a"}, time.time() - DAY, files) == []
+
+
 def test_input_stored_without_a_mark_is_removed_too(deployment: Deployment) -> None:
     name = deployment.submit("a", np.arange(1))
     deployment.store.delete([f"{name}.used"])

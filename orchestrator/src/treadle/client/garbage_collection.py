@@ -106,12 +106,19 @@ def unused_inputs(
     A file that was marked after `before` stays: the run that uses it may not be stored yet. Remove the result at once.
     Raises CorruptError for a run that this deployment cannot read, since it may refer to any file.
     """
+    if not _old_inputs(store, before):
+        return []
+    used = _inputs_in_use(store, gone, files)
+    old = _old_inputs(store, before)  # again, since a run may have marked a file meanwhile
+    return [info for name, both in old.items() if name not in used for info in both]
+
+
+def _old_inputs(store: Store, before: float) -> dict[str, list[ObjectInfo]]:
+    """File -> the file and its mark, both last written before `before`."""
     found: dict[str, list[ObjectInfo]] = defaultdict(list)
     for info in store.list(INPUTS):
         found[info.name.removesuffix(MARK)].append(info)
-    old = {name: both for name, both in found.items() if max(info.modified for info in both) < before}
-    used = _inputs_in_use(store, gone, files) if old else set()
-    return [info for name, both in old.items() if name not in used for info in both]
+    return {name: both for name, both in found.items() if max(info.modified for info in both) < before}
 
 
 def _inputs_in_use(store: Store, gone: Collection[str], files: Callable[[str], RunFiles]) -> set[str]:
