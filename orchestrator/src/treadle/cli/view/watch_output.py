@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -32,17 +33,22 @@ _MARKS = {
 }
 
 
-class Screen(Protocol):
+class Screen(ABC):
+    """The display of one run. Lines beside it go to stderr."""
+
+    @abstractmethod
     def show(self, view: RunView, stages: Sequence[StageView], cost: str = "") -> None:
         """Show the current run, and its cost so far if it has a price."""
 
     def note(self, text: str) -> None:
         """Print a permanent line."""
+        complain(text)
 
     def log(self, line: str) -> None:
         """Print a line of an attempt's log, which starts with its own time."""
+        complain(line)
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027  # most displays change nothing
         """Restore the terminal."""
 
 
@@ -102,7 +108,7 @@ class Pace:
         return (stage.partitions - stage.committed) * (now - since) / done
 
 
-class PlainScreen:
+class PlainScreen(Screen):
     """Prints a line for every change."""
 
     def __init__(self, compact: bool) -> None:
@@ -124,12 +130,6 @@ class PlainScreen:
     def note(self, text: str) -> None:
         complain(f"{time.strftime('%H:%M:%S')} {text}")
 
-    def log(self, line: str) -> None:
-        complain(line)
-
-    def close(self) -> None:
-        return
-
 
 def plain_line(stage: StageView) -> str:
     """One line for a running or finished stage; empty for a waiting one."""
@@ -140,9 +140,8 @@ def plain_line(stage: StageView) -> str:
     return f"{label(stage)}: {stage.state} {', '.join(filter(None, about))}".rstrip()
 
 
-class JsonScreen:
-    """Prints one JSON object per line to stdout: `progress` for every change; the watcher adds `end`. Notes go to
-    stderr."""
+class JsonScreen(Screen):
+    """Prints one JSON object per line to stdout: `progress` for every change; the watcher adds `end`."""
 
     def __init__(self) -> None:
         self._last: Any = None
@@ -153,15 +152,6 @@ class JsonScreen:
             self._last = now
             emit({"type": "progress", **now})
 
-    def note(self, text: str) -> None:
-        complain(text)
-
-    def log(self, line: str) -> None:
-        complain(line)
-
-    def close(self) -> None:
-        return
-
 
 def emit(event: dict[str, Any]) -> None:
     """Print a line of JSON to stdout."""
@@ -169,7 +159,7 @@ def emit(event: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-class LiveScreen:
+class LiveScreen(Screen):
     """A table that is redrawn in place."""
 
     def __init__(self, compact: bool) -> None:
@@ -204,25 +194,25 @@ def picture(
     from rich.table import Table
     from rich.text import Text
 
-    until = view.closed.timestamp() if view.closed else now
-    again = f", resumption {view.resumption}" if view.resumption > 1 else ""
-    waits = (
-        f", starts {formatting.moment(view.due)}"
-        if view.due
-        else f", {formatting.span(until - view.started.timestamp())}"
-    )
-    spent = f", {cost} so far" if cost else ""
-    head = Text.assemble((view.run, "bold"), f"  {view.state}{waits}{again}{spent}")
     table = Table.grid(padding=(0, 2))
     for stage in stages:
         if compact and stage.state != "running":
             continue
         table.add_row(*_row(stage, pace.left(stage, now)))
         for one in stage.inner:
-            table.add_row(
-                "", f"  {one.segment}", _bar(one), f"{one.committed}/{one.partitions}", formatting.size(one.size)
-            )
-    return Group(head, table)
+            committed = f"{one.committed}/{one.partitions}"
+            table.add_row("", f"  {one.segment}", _bar(one), committed, formatting.size(one.size))
+    return Group(
+        Text.assemble((view.run, "bold"), f"  {view.state}{_since(view, now)}{cost and f', {cost} so far'}"), table
+    )
+
+
+def _since(view: RunView, now: float) -> str:
+    """The time since its start, or until it, and the resumption."""
+    until = view.closed.timestamp() if view.closed else now
+    again = f", resumption {view.resumption}" if view.resumption > 1 else ""
+    took = formatting.span(until - view.started.timestamp())
+    return f", {f'starts {formatting.moment(view.due)}' if view.due else took}{again}"
 
 
 def _row(stage: StageView, left: float | None) -> list[Any]:
