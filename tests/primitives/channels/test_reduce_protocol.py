@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from primitives.channels.simulated import Network, Program, Sim, payload, text
 
 from treadle.primitives.channels import MemberLost, ReduceFailed
 from treadle.primitives.channels.protocols.collective import OnLoss
+from treadle.primitives.channels.protocols.membership import Send
 from treadle.primitives.channels.protocols.reduce import Fold, PassUp, ReducedRound, ReduceMachine
 
 Net = Network[ReduceMachine]
@@ -165,6 +167,46 @@ def test_a_loss_fails_the_round_at_every_survivor_once() -> None:
     assert len(failed) == 4
     assert [len(result) for result in log.results()] == [4]
     assert not [sim for sim in net.members.values() if sim.busy]
+
+
+@given(st.integers(2, 6), st.integers(0, 59), st.integers(0, 2), st.lists(st.integers(0, 1 << 16), max_size=150))
+@example(members=3, steps=4, arrives=0, choices=[1, 0])
+def test_a_loss_fails_the_first_round_at_every_survivor_or_at_none(
+    members: int, steps: int, arrives: int, choices: list[int]
+) -> None:
+    """None: the loss comes before the members agreed on a first round."""
+    log = Log()
+    net = network(log, members, 2)
+    victim = list(net.members.values())[steps % members]
+    victim.poll = None
+    for choice in choices[:steps]:
+        net.step(choice)
+    net.lose(victim, arrives)
+    for choice in choices[steps:]:
+        net.step(choice)
+    net.drain()
+    assert not [sim for sim in net.members.values() if sim.busy]
+    first = [type(end) for value, end in log.ended if value.endswith("#0")]
+    assert first in ([MemberLost] * (members - 1), [ReducedRound] * (members - 1))
+    assert not [end for value, end in log.ended if value.endswith("#1") and isinstance(end, Exception)]
+
+
+@given(st.integers(2, 9), st.integers(1, 4), st.integers(0, 1 << 30))
+@example(members=4, fan_out=2, seed=0)
+def test_a_failed_round_reaches_a_member_whose_first_agreement_comes_later(
+    members: int, fan_out: int, seed: int
+) -> None:
+    """Members that leave after the failure cause a new view. It may overtake the agreement of the first view."""
+    log = Log()
+    net = network(log, members, 1, fan_out)
+    for sim in net.members.values():
+        sim.machine.folded = partial(_fails, sim.machine)  # type: ignore[method-assign]
+    net.race(seed)
+    assert [type(end) for _, end in log.ended] == [ReduceFailed] * members
+
+
+def _fails(machine: ReduceMachine, ticket: int, value: Any) -> list[Send]:
+    return machine.give_up("reduce raised ValueError")
 
 
 def test_a_function_that_raises_fails_the_round_everywhere() -> None:

@@ -105,6 +105,8 @@ class Standing(Struct, frozen=True, array_like=True):
     """The latest such epoch for which a round has failed."""
     lost: tuple[str, ...] = ()
     plans: tuple[ShufflePlan, ...] = ()
+    first_rounds: dict[int, int] = {}
+    """Maps a round to the latest epoch in which the members agreed to begin with it (reduce)."""
 
 
 class RoundStatus(Said, frozen=True, tag=8):

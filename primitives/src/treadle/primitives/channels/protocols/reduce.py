@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from ...errors import TreadleError
 from ..errors import MemberLost, ReduceFailed
 from ..messages import Message, Partial, Payload, RoundDone, RoundFailed, Standing
 from .collective import OnLoss
 from .membership import Roster, Send, to_all
-from .rounds import LOST, RoundsMachine, answered, decided, fail_next, failed
+from .rounds import LOST, RoundsMachine, answered, decided, fail_next, failed, merge_first_rounds
 
 
 class Fold(NamedTuple):
@@ -198,9 +200,14 @@ class ReduceMachine(RoundsMachine):
         return super()._moved(before)
 
     def _conclude(self, standing: Standing) -> Standing:
-        if standing.loss <= standing.answered:
-            return standing
-        return fail_next(standing) if self.on_loss == "fail" else answered(standing)
+        if standing.loss > standing.answered:
+            standing = fail_next(standing) if self.on_loss == "fail" else answered(standing)
+        first = {standing.decided + 1: self.epoch}
+        return replace(standing, first_rounds=merge_first_rounds(standing.first_rounds, first))
+
+    def _enter(self, standing: Standing) -> int:
+        """Rounds may have failed since this member's first view, before it knew of any round."""
+        return min(first for first, epoch in standing.first_rounds.items() if epoch >= self.joined) - 1
 
     def _learned(self) -> list[Send]:
         number = self.standing.decided

@@ -7,6 +7,8 @@ synchrony (Birman and Joseph 1987), for one number instead of messages.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 from msgspec.structs import replace
 
 from ..errors import short
@@ -14,6 +16,7 @@ from ..messages import Agreed, Message, RoundStatus, ShufflePlan, Standing
 from .collective import CollectiveMachine, OnLoss
 from .membership import Roster, Send, to_all
 
+T = TypeVar("T")
 _REMEMBERED = 8
 LOST = "lost "
 """Prefix of the reason of a round that failed because of a loss."""
@@ -54,8 +57,11 @@ class RoundsMachine(CollectiveMachine):
         return self._worked(sender, message)
 
     def _enter(self, standing: Standing) -> int:
-        """Return the last round before this member's first round, given the first agreed state."""
-        return standing.decided
+        """Return the last round before this member's first round, given the first agreed state.
+
+        That state may be of a later epoch than `joined`. Rounds of the epochs between concern this member.
+        """
+        raise NotImplementedError
 
     @property
     def _knowledge(self) -> Standing:
@@ -114,6 +120,7 @@ def merge(one: Standing, other: Standing) -> Standing:
         max(one.answered, other.answered),
         tuple(dict.fromkeys(one.lost + other.lost))[-_REMEMBERED:],
         merge_plans(one.plans, other.plans),
+        merge_first_rounds(one.first_rounds, other.first_rounds),
     )
 
 
@@ -126,6 +133,11 @@ def merge_plans(one: tuple[ShufflePlan, ...], other: tuple[ShufflePlan, ...]) ->
         if plan.first not in plans or plans[plan.first].epoch < plan.epoch:
             plans[plan.first] = plan
     return tuple(plans[first] for first in sorted(plans))[-_REMEMBERED:]
+
+
+def merge_first_rounds(one: dict[int, int], other: dict[int, int]) -> dict[int, int]:
+    """Merge by round. The later epoch wins, since no round ended between the two."""
+    return _latest({number: max(one.get(number, 0), other.get(number, 0)) for number in one.keys() | other.keys()})
 
 
 def fail_next(standing: Standing) -> Standing:
@@ -148,5 +160,5 @@ def decided(standing: Standing, number: int) -> Standing:
     return replace(standing, decided=max(standing.decided, number))
 
 
-def _latest(failures: dict[int, str]) -> dict[int, str]:
-    return dict(sorted(failures.items())[-_REMEMBERED:])
+def _latest(rounds: dict[int, T]) -> dict[int, T]:
+    return dict(sorted(rounds.items())[-_REMEMBERED:])
