@@ -84,6 +84,19 @@ class Checked(Starts):
         return await super().start(order)
 
 
+class Slow(Starts):
+    """Starts the run of one object only once `answers` is set."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name, self.answers = name, asyncio.Event()
+
+    async def start(self, order: StartOrder) -> RunStarted:
+        if order.inputs["source"].endswith(f"/{self._name}"):
+            await self.answers.wait()
+        return await super().start(order)
+
+
 class Place:
     """A polled folder, and services that poll it."""
 
@@ -269,6 +282,21 @@ async def test_no_more_runs_are_open_than_the_trigger_may_have(place: Place) -> 
     await eventually_async(lambda: len(place.starts.orders) == 5)
     assert place.starts.names == ["0", "1", "2", "3", "4"], "oldest first"
     assert place.starts.most_at_once <= 2
+    await service.stop()
+
+
+async def test_lag_excludes_started_objects_while_another_start_is_slow(place: Place) -> None:
+    place.deploy(startFrom="earliest")
+    for number in range(5):
+        place.put(str(number), modified=1e9 + number)
+    slow = place.starts = Slow("2")
+    object.__setattr__(place.site, "starter", slow)
+    service = await place.service()
+    await eventually_async(lambda: service.status().started == 4)
+    assert service.status().lag == 1
+    slow.answers.set()
+    await eventually_async(lambda: service.status().started == 5)
+    assert service.status().lag == 0
     await service.stop()
 
 

@@ -111,18 +111,14 @@ class Poller(PollingRunner):
             if self._changed.is_set():
                 return  # a new version or pause decides on the rest, which is still new in the next round
             some = fresh[begin : begin + at_once]
-            work = (self._handle(rules, uri, found) for found in some)
+            work = (self._handle(rules, uri, found, seen) for found in some)
             done = await asyncio.gather(*work, return_exceptions=True)
-            for found, outcome in zip(some, done, strict=True):
-                if outcome is None:
-                    seen.handled(found)
-                    self._lag = (self._lag or 1) - 1
             if failed := next((one for one in done if one is not None), None):
                 raise failed
             if begin // SAVE_EVERY != (begin + at_once) // SAVE_EVERY:
                 await self._save()
 
-    async def _handle(self, rules: Rules, uri: str, found: ObjectInfo) -> None:
+    async def _handle(self, rules: Rules, uri: str, found: ObjectInfo, seen: HandledObjects) -> None:
         """Return once the object has a run, is filtered out, or is refused on record. Raises Unreachable and Full."""
         event = event_of(uri, found)
         run = event_run(self._workflow, self._name, event)
@@ -137,6 +133,8 @@ class Poller(PollingRunner):
             refused = RefusedObject(event, error.message, run, rules.version, time.time())
             await asyncio.to_thread(self._records.refuse, refused)
             self._dead += 1
+        seen.handled(found)
+        self._lag = (self._lag or 1) - 1  # now, so that `status` counts no object as started and as waiting
 
     async def _start(self, order: StartOrder) -> None:
         while True:
