@@ -202,17 +202,17 @@ def picture(
         for one in stage.inner:
             committed = f"{one.committed}/{one.partitions}"
             table.add_row("", f"  {one.segment}", _bar(one), committed, formatting.size(one.size))
-    return Group(
-        Text.assemble((view.run, "bold"), f"  {view.state}{_since(view, now)}{cost and f', {cost} so far'}"), table
-    )
+    spent = f", {cost} so far" if cost else ""
+    return Group(Text.assemble((view.run, "bold"), f"  {view.state}, {_time(view, now)}{spent}"), table)
 
 
-def _since(view: RunView, now: float) -> str:
-    """The time since its start, or until it, and the resumption."""
-    until = view.closed.timestamp() if view.closed else now
+def _time(view: RunView, now: float) -> str:
+    """The time since its start, or of its start, and the resumption."""
     again = f", resumption {view.resumption}" if view.resumption > 1 else ""
-    took = formatting.span(until - view.started.timestamp())
-    return f", {f'starts {formatting.moment(view.due)}' if view.due else took}{again}"
+    if view.due:
+        return f"starts {formatting.moment(view.due)}{again}"
+    until = view.closed.timestamp() if view.closed else now
+    return f"{formatting.span(until - view.started.timestamp())}{again}"
 
 
 def _row(stage: StageView, left: float | None) -> list[Any]:
