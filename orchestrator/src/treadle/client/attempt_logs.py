@@ -16,7 +16,7 @@ from treadle.orchestrator.dispatcher.ledger.attempt_records import AttemptRecord
 from treadle.primitives.errors import UsageError
 
 if TYPE_CHECKING:
-    from treadle.orchestrator.plan.plan import Graph, Plan
+    from treadle.orchestrator.plan.plan import Plan
     from treadle.orchestrator.run_store.run_files import RunFiles
 
 _log = logging.getLogger(__name__)
@@ -150,10 +150,12 @@ def chosen(
     records: Iterable[AttemptRecord], segments: set[str] | None, stage: str, partition: int | None, attempt: int | None
 ) -> list[AttemptRecord]:
     """The records of a stage, partition and attempt; None: all."""
+    from treadle.orchestrator.plan.plan import node_of
+
     return [
         record
         for record in records
-        if (segments is None or record.stage == stage or record.segment.rpartition("/")[2] in segments)
+        if (segments is None or record.stage == stage or node_of(record.segment) in segments)
         and (partition is None or record.partition == partition)
         and (attempt is None or record.attempt == attempt)
     ]
@@ -175,17 +177,10 @@ def reader(
 
 
 def nodes_of(plan: Plan, stage: str) -> set[str]:
-    """Nodes at any depth in which a stage runs; empty: the stage does not exist."""
-    return set(_nodes(plan.graph, stage))
-
-
-def _nodes(graph: Graph, stage: str) -> Iterator[str]:
+    """Nodes at any depth in which a stage runs; empty: the stage does not exist. A loop runs in the nodes of its
+    body."""
     from treadle.orchestrator.plan.plan import LoopNode
 
-    for node in graph.nodes:
-        if stage in (*node.stages, node.id):
-            yield node.id
-            if isinstance(node, LoopNode):
-                yield from (inner.id for inner in node.body.nodes)
-        if isinstance(node, LoopNode):
-            yield from _nodes(node.body, stage)
+    named = [node for node in plan.graph.walk() if stage in (*node.stages, node.id)]
+    inside = (inner for node in named if isinstance(node, LoopNode) for inner in node.body.nodes)
+    return {node.id for node in (*named, *inside)}

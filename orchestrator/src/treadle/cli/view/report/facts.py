@@ -138,8 +138,8 @@ def _nodes(
     failures = Counter(node_of(record.segment) for record in records if isinstance(record, Failed))
     failed = Counter(node_of(segment) for segment, _ in _failed(records))
     for node, depth in _walk(graph):
-        facts = _facts(node, depth, mine[node.id], failures[node.id] - failed[node.id], failed[node.id])
-        yield _with_lost(facts, theirs[node.id])
+        retries = failures[node.id] - failed[node.id]
+        yield _facts(node, depth, mine[node.id], theirs[node.id], retries, failed[node.id])
 
 
 def _by_node(attempts: Sequence[Attempted]) -> dict[str, list[Attempted]]:
@@ -147,15 +147,6 @@ def _by_node(attempts: Sequence[Attempted]) -> dict[str, list[Attempted]]:
     for one in attempts:
         found[one.node].append(one)
     return found
-
-
-def _with_lost(facts: NodeFacts, lost: Sequence[Attempted]) -> NodeFacts:
-    """The facts, including the memory and the slot time of failed attempts."""
-    return replace(
-        facts,
-        busy_seconds=facts.busy_seconds + sum(one.seconds for one in lost if one.started),
-        peak_memory=max([facts.peak_memory, *(one.peak_memory for one in lost)]),
-    )
 
 
 def _failed(records: Iterable[Record]) -> set[tuple[str, int]]:
@@ -180,7 +171,10 @@ def _walk(graph: Graph, depth: int = 0) -> Iterator[tuple[Node, int]]:
             yield from _walk(node.body, depth + 1)
 
 
-def _facts(node: Node, depth: int, attempts: Sequence[Attempted], retries: int, failed: int) -> NodeFacts:
+def _facts(
+    node: Node, depth: int, attempts: Sequence[Attempted], lost: Sequence[Attempted], retries: int, failed: int
+) -> NodeFacts:
+    """Failed attempts count for slot time and memory only."""
     read: Counter[str] = Counter()
     for one in attempts:
         read.update(one.read)
@@ -197,9 +191,9 @@ def _facts(node: Node, depth: int, attempts: Sequence[Attempted], retries: int, 
         bytes_out=sum(one.bytes_out for one in attempts),
         read=dict(sorted(read.items())),
         seconds=percentiles([one.seconds for one in attempts]),
-        busy_seconds=sum(one.seconds for one in attempts),
+        busy_seconds=sum(one.seconds for one in [*attempts, *(one for one in lost if one.started)]),
         cpu_seconds=sum(one.cpu_seconds for one in attempts),
-        peak_memory=max((one.peak_memory for one in attempts), default=0),
+        peak_memory=max((one.peak_memory for one in [*attempts, *lost]), default=0),
         spilled=sum(one.spilled for one in attempts),
     )
 
