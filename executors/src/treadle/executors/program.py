@@ -19,8 +19,6 @@ from treadle.primitives.formats import FileSplit, WriteOptions
 
 from .failures import error_text
 
-# -- arguments ----------
-
 
 class Value(Struct, frozen=True, tag="value"):
     """A JSON value. Each partition receives a fresh copy."""
@@ -57,9 +55,6 @@ class By(Struct, frozen=True):
     first: bool = False
     function: str = ""
     columns: tuple[str, ...] = ()
-
-
-# -- sources of a partition ----------
 
 
 class ItemSplit(Struct, frozen=True, tag="items"):
@@ -109,9 +104,6 @@ class Partition(Struct, frozen=True):
     attempt: int = 1
     final: bool = True
     """This is the last attempt: tolerated failures become final instead of failing the attempt."""
-
-
-# -- operations ----------
 
 
 class MapRecords(Struct, frozen=True, tag="map records"):
@@ -193,7 +185,14 @@ class Cuts(Struct, frozen=True, tag="cuts"):
     partitions: int
 
 
-Op = MapRecords | MapPartition | Sort | Reduce | ToBroadcast | Sample | Cuts
+class CallFunction(Struct, frozen=True, tag="call function"):
+    """Calls of a session (`operations.calls`). The input: their arguments, and the results that these name."""
+
+    stage: str
+    function: Slice
+
+
+Op = MapRecords | MapPartition | Sort | Reduce | ToBroadcast | Sample | Cuts | CallFunction
 
 # -- outputs of a partition ----------
 
@@ -275,7 +274,6 @@ class Job(Struct, frozen=True):
     """First start, RFC 3339, UTC."""
     seed: int
     store: str
-    """URL of the store."""
     bundle: str
     """Digest of the bundle; empty: functions are imported from the worker's own path."""
     shared: SharedCode | None = None

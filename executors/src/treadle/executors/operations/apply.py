@@ -11,11 +11,12 @@ from treadle.primitives.errors import UsageError
 from treadle.primitives.shuffling.key_order import argsort
 from treadle.primitives.shuffling.partitioning import choose_boundaries, sample_keys
 
-from ..program import Cuts, MapPartition, MapRecords, Op, Reduce, Sample, Sort, ToBroadcast
+from ..program import CallFunction, Cuts, MapPartition, MapRecords, Op, Reduce, Sample, Sort, ToBroadcast
 from ..spill.disk_sequence import SpilledSequence
 from ..spill.row_access import take
 from ..spill.sorting import Sorter
 from .attempt_state import Attempt
+from .calls import call_function
 from .grouping import plain
 from .keys import keyed, keys_of
 from .maps import map_partition, map_records
@@ -107,4 +108,5 @@ _OPERATIONS: dict[type[Op], Any] = {
     ToBroadcast: to_broadcast,
     Sample: sample,
     Cuts: cuts,
+    CallFunction: call_function,
 }

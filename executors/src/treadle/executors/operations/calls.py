@@ -1,0 +1,116 @@
+"""The calls of a session: functions, arguments and results by value.
+
+The block of a partition's arguments holds one record: the number of calls, and their Arguments by value. The block of
+its results holds one record: the CallResults by value.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from treadle.primitives.encoding.by_value import Packed, pack, unpack
+from treadle.primitives.encoding.references import Slice
+
+from ..failures import InputFailed, StageFailed, full_traceback
+from ..program import CallFunction
+from .attempt_state import Attempt
+from .record_flow import Flow, objects, records
+
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+"""Positional arguments, and keywords."""
+_KEPT = 100
+"""Functions that a process keeps ready."""
+_functions: OrderedDict[str, Callable[..., Any]] = OrderedDict()
+
+
+class CallResult(NamedTuple):
+    """The end of one call: its value, or its exception with the traceback of the worker."""
+
+    value: Any
+    error: BaseException | None = None
+    traceback: str = ""
+
+
+class UnpicklableError(Exception):
+    """Stands for an exception or a result that cannot be pickled. Its text names the class and the reason."""
+
+
+def call_function(op: CallFunction, flow: Flow, attempt: Attempt) -> Flow:
+    """Call the function with each of the arguments. An exception is a result too, unless another attempt is left.
+
+    Raises StageFailed for an exception that is retried, and for MemoryError.
+    """
+    (count, packed), *needed = records(flow)
+    try:
+        calls: list[Arguments] = unpack(packed, partial(_resolved, [unpack(one) for one in needed]))
+        function = _function(op.function, attempt)
+    except (StageFailed, InputFailed):
+        raise
+    except BaseException as error:  # noqa: BLE001  as of the call itself
+        return objects([pack([_failed(op, 0, error, attempt)] * count)])
+    return objects([_packed([_result(op, function, one, calls[one], attempt) for one in range(count)])])
+
+
+def _result(
+    op: CallFunction, function: Callable[..., Any], position: int, arguments: Arguments, attempt: Attempt
+) -> CallResult:
+    try:
+        return CallResult(function(*arguments[0], **arguments[1]))
+    except BaseException as error:  # noqa: BLE001  a function may raise anything
+        return _failed(op, position, error, attempt)
+
+
+def _failed(op: CallFunction, position: int, error: BaseException, attempt: Attempt) -> CallResult:
+    if isinstance(error, MemoryError) or not attempt.partition.final:
+        raise attempt.fail(op.stage, position, error) from error
+    return _picklable(CallResult(None, error, full_traceback(error)))
+
+
+def _function(slice: Slice, attempt: Attempt) -> Callable[..., Any]:
+    found = _functions.get(slice.name)
+    if found is None:
+        (packed,) = attempt.read(slice, shared=True)
+        found = _functions[slice.name] = unpack(packed)
+        if len(_functions) > _KEPT:
+            _functions.popitem(last=False)
+    return found
+
+
+def _resolved(needed: list[list[CallResult]], name: tuple[Any, ...]) -> Any:
+    """The results that a name stands for: ("one", need, position), or ("all", needs). Raises the exception of a call
+    that failed."""
+    if name[0] == "one":
+        return outcome(needed[name[1]][name[2]])
+    return [outcome(result) for need in name[1] for result in needed[need]]
+
+
+def outcome(result: CallResult) -> Any:
+    """The value. Raises the exception of a call that failed."""
+    if result.error is not None:
+        raise result.error
+    return result.value
+
+
+def _packed(results: list[CallResult]) -> Packed:
+    """The results by value. A result that cannot be pickled is replaced by an UnpicklableError."""
+    try:
+        return pack(results)
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001  any reducer may raise anything; the faulty ones are found one by one
+        return pack([_picklable(result) for result in results])
+
+
+def _picklable(result: CallResult) -> CallResult:
+    try:
+        unpack(pack(result))
+        return result
+    except MemoryError:
+        raise
+    except Exception as reason:  # noqa: BLE001  the same
+        what = f"result of type {type(result.value).__name__}" if result.error is None else repr(result.error)
+        error = UnpicklableError(f"the {what} cannot be pickled: {type(reason).__name__}: {reason}")
+        return CallResult(None, error, result.traceback or str(error))
