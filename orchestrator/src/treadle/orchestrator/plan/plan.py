@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 from msgspec import Struct
 
 from treadle.executors.interface import Capabilities
-from treadle.executors.program import EventSplit, Op, PartOutput, Tail
+from treadle.executors.program import EventSplit, Keep, Op, PartOutput, Tail
 from treadle.primitives.blocks import Durability
 from treadle.primitives.formats import FileSplit
 
@@ -106,7 +106,11 @@ class BundleFeed(Struct, frozen=True, tag="bundles"):
     """Consecutive blocks of `data` that one partition reads. The last run may be shorter."""
 
 
-Feed = FilesFeed | ItemsFeed | RangeFeed | EventsFeed | NarrowFeed | AllFeed | GroupFeed | BundleFeed
+class CallsFeed(Struct, frozen=True, tag="calls"):
+    """The calls of a session, which come while the segment runs (`run_store.call_log`)."""
+
+
+Feed = FilesFeed | ItemsFeed | RangeFeed | EventsFeed | NarrowFeed | AllFeed | GroupFeed | BundleFeed | CallsFeed
 
 # -- policies of segments ----------
 
@@ -334,3 +338,15 @@ class Plan(Struct, frozen=True):
     """The capabilities of the used executors when the plan was made."""
     not_kept: dict[str, str] = {}
     """Stage with cache settings that cannot be cached -> the reason."""
+
+
+CALLS = "calls"
+"""The only node of a session's plan, and the segment that owns the ledger of all its calls."""
+
+
+def session_plan(started: str, executor: str, can: Capabilities) -> Plan:
+    """The plan of a session. Its segment opens a segment of its own for each function. `executor`: of calls that name
+    none."""
+    policy = Policy(executor=executor)
+    calls = Segment(CALLS, (CALLS,), CallsFeed(), (), Keep(), policy, reasons=("its clients make the calls",))
+    return Plan(started, Graph((calls,)), {}, {}, executors={executor: can})

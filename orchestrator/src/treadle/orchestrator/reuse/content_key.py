@@ -21,6 +21,7 @@ from treadle.dsl.templates import render, template_paths
 from treadle.executors.program import Arg, Call, Op, Reduce, Tail, Value
 
 from ..plan.plan import (
+    CallsFeed,
     Child,
     DataRef,
     EventsFeed,
@@ -173,6 +174,8 @@ class _Walk:
                 yield "partitions", _short([partitions, cut])
             case EventsFeed():
                 yield "input events", _short(msgspec.to_builtins(feed))
+            case CallsFeed():
+                yield "calls", "those of its clients"
             case _:
                 yield from self._data(feed.data)
                 rest = {name: value for name, value in msgspec.structs.asdict(feed).items() if name != "data"}

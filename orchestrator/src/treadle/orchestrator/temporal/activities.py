@@ -34,7 +34,7 @@ from ..dispatcher.segments.wide_segment import Unclosed
 from ..environment.home import room_for_blocks
 from ..executor_registry.registry import Abilities
 from ..lifecycle.emitter import Telling
-from ..plan.plan import Child, LoopNode, Plan, Segment
+from ..plan.plan import Child, LoopNode, Plan, Segment, session_plan
 from ..planner import RunLocation as PlanSite
 from ..planner import make_plan
 from ..protocol import messages, payload_limits
@@ -42,6 +42,7 @@ from ..protocol.encryption import RefusedMessage
 from ..protocol.messages import Ending, NodeReport, Opened, Received, RunStart
 from ..reuse.cache_lookup import keep, take_over
 from ..reuse.stage_rerun import narrowed
+from ..run_store.call_log import SESSION
 from ..run_store.child_runs import child_submission, keep_child
 from ..run_store.run_files import RunResult, Submission, digest, keep_requests
 from ..run_store.uri_policy import check_found
@@ -235,6 +236,9 @@ class Activities:
         return keep_child(files, self._site.files(start.run), wanted), began
 
     def _plan(self, submission: Submission, run: str, started: str, drivers: int) -> Plan:
+        if SESSION in submission.memo:
+            executor = submission.executor or self._site.default
+            return session_plan(started, executor, Abilities(self._site.pools.executors)[executor])
         spec = Spec.model_validate(submission.spec)
         about = {"id": run, "startTime": started}
         site = msgspec.structs.replace(plan_site(self._site), drivers=drivers)

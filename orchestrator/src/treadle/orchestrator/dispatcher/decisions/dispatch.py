@@ -117,12 +117,11 @@ class Dispatch:
         self.lost: set[str] = set()
         self.limit = policy.max_concurrency
         self._stopping = False
+        self._crashes = past.crashes
+        self.grows = False
+        """True: more partitions may come, and failed ones do not stop the others."""
         for partition in partitions:
-            self._total += 1
-            if past.crashes.get(partition, 0) >= MAXIMUM_CRASHES:
-                self._fail(crashed(partition, self._starts.get(partition, 1)))
-            else:
-                self._queue(partition)
+            self.add(partition)
 
     # -- queries
 
@@ -144,7 +143,7 @@ class Dispatch:
     def over(self) -> bool:
         """Returns whether nothing runs and nothing will, or a quorum is met. After a quorum the running attempts are
         surplus."""
-        return self._enough() or (self.idle and (self.stopped or not (self._waiting() or self._delayed)))
+        return self._enough() or (self.idle and (self.stopped or not (self.grows or self._waiting() or self._delayed)))
 
     def wakes_at(self) -> float | None:
         """When the next delayed partition is due, or a running partition becomes a straggler that may get a backup."""
@@ -165,6 +164,22 @@ class Dispatch:
         return None
 
     # -- decisions
+
+    def add(self, partition: int) -> None:
+        """A further partition, to be begun as soon as a slot is free."""
+        self._total += 1
+        if self._crashes.get(partition, 0) >= MAXIMUM_CRASHES:
+            self._fail(crashed(partition, self._starts.get(partition, 1)))
+        else:
+            self._queue(partition)
+
+    def withdraw(self, partition: int) -> bool:
+        """Do not begin a partition. False: it has begun, or is over."""
+        waiting = len(self._pending) + len(self._delayed)
+        self._pending = deque(one for one in self._pending if one != partition)
+        self._delayed = [one for one in self._delayed if one[1] != partition]
+        heapq.heapify(self._delayed)
+        return len(self._pending) + len(self._delayed) < waiting
 
     def next_task(self, slot: str, now: float) -> Assignment | None:
         """Partitions for a free slot, or None."""
@@ -279,7 +294,7 @@ class Dispatch:
     def _fail(self, failure: Failure) -> None:
         self.failed[failure.partition] = failure
         self._errors.add((failure.failure, failure.error, failure.message))
-        if len(self.failed) >= SAME_ERRORS and len(self._errors) == 1:
+        if len(self.failed) >= SAME_ERRORS and len(self._errors) == 1 and not self.grows:
             self._stopping = True
 
     def _attempt(self, partition: int) -> PlannedAttempt:

@@ -11,7 +11,7 @@ TASK_LEAST_SECONDS = 0.002
 """Shorter partitions share a task: the cost of a message would be most of their time."""
 TASK_PARTITIONS = 500
 """Maximum of partitions in one task."""
-_FIRST = 16
+FIRST = 16
 """Maximum of partitions in one task while durations are unknown."""
 
 
@@ -27,19 +27,25 @@ class TaskSizes:
         timeout: float = 0.0,
         room: float = math.inf,
         weights: Mapping[int, int] | None = None,
+        first: int = FIRST,
     ) -> None:
         """`pace`: seconds that a partition took in the previous iteration; 0: not known. `time_limit`: seconds that a
         task may take; `timeout`: seconds that a partition may take; 0: no limit. `room`: the maximum sum of `weights`
-        (by partition) in a task."""
+        (by partition) in a task. `first`: maximum of partitions in a task while durations are unknown."""
         self._slots = max(1, slots)
+        self._first = first
         self._pace, self._time_limit, self._timeout = pace, time_limit, timeout
-        self._weights = weights or {}
+        self._weights = dict(weights or {})
         self._done, self._seconds = 0, 0.0
         self.room = room
 
     def weight(self, partition: int) -> int:
         """The partition's share of `room`."""
         return self._weights.get(partition, 0)
+
+    def weigh(self, weights: Mapping[int, int]) -> None:
+        """The weights of further partitions."""
+        self._weights |= weights
 
     def took(self, seconds: float) -> None:
         """A partition is done after `seconds`."""
@@ -57,7 +63,7 @@ class TaskSizes:
         if average:
             share = min(max(share, int(TASK_LEAST_SECONDS / average)), int(TASK_SECONDS / average))
         else:
-            share = min(share, 1 if self._time_limit else _FIRST)
+            share = min(share, 1 if self._time_limit else self._first)
         if self._time_limit and self._timeout:
             share = min(share, int(self._time_limit / self._timeout))
         return max(1, min(share, TASK_PARTITIONS))

@@ -48,6 +48,10 @@ class LedgerWriter:
         """Returns whether everything up to a mark is written."""
         return self._written >= mark
 
+    def hurry(self) -> None:
+        """Write the buffered records without waiting for the window to end."""
+        self._hurry.set()
+
     async def synced(self) -> None:
         """Return once all records appended so far are written. Raises Fenced or StoreError when they cannot be."""
         if self._error is not None:

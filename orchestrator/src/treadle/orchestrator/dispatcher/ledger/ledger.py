@@ -20,6 +20,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -28,7 +29,7 @@ from msgspec import Struct
 from treadle.executors.program import Outcome
 from treadle.primitives import sealing
 from treadle.primitives.encoding.decoding import decoded
-from treadle.primitives.errors import TreadleError
+from treadle.primitives.errors import MissingError, TreadleError
 from treadle.primitives.stores.store import Store
 
 from ...scheduler.instructions import Data
@@ -144,6 +145,26 @@ def read_from(store: Store, prefix: str, key: bytes, number: int) -> tuple[list[
     """
     stop = number + sum(int(info.name.rsplit("/", 1)[1]) >= number for info in store.list(f"{prefix}/ledger/"))
     return [record for one in range(number, stop) for record in _read_one(store, prefix, key, one).records], stop
+
+
+class LedgerReader:
+    """Reads a chain as it grows. Methods block; use from one thread at a time."""
+
+    def __init__(self, store: Store, prefix: str, key: bytes) -> None:
+        self._store, self._prefix, self._key = store, prefix, key
+        self._number = 0
+
+    def read(self) -> list[Record]:
+        """The records after those of the last call. Raises StoreError, CorruptError."""
+        found: list[Record] = []
+        path = self._store.path(_name(self._prefix, self._number))
+        if path is not None and not path.exists():  # a cheap test, on a store of this host
+            return found
+        with suppress(MissingError):
+            while True:
+                found += _read_one(self._store, self._prefix, self._key, self._number).records
+                self._number += 1
+        return found
 
 
 class Ledger:

@@ -14,7 +14,7 @@ from treadle.executors.program import Outcome
 from treadle.primitives.errors import FailureClass
 
 from .group_commit import LedgerWriter
-from .ledger import Closed, Committed, Copied, Epoch, Expected, Failed, Lost, Record, Started
+from .ledger import Closed, Committed, Copied, Epoch, Expected, Failed, Iterated, Lost, Record, Started
 
 
 @dataclass
@@ -110,6 +110,20 @@ def replay(records: Iterable[Record], segment: str) -> SegmentHistory:
     for record in records:
         history.apply(record, segment)
     return history
+
+
+def replay_all(records: Iterable[Record]) -> dict[str, SegmentHistory]:
+    """The history of each segment in the chain. An epoch concerns every segment that the chain had until then."""
+    found: dict[str, SegmentHistory] = {}
+    resumption = 0
+    for record in records:
+        if isinstance(record, Epoch):
+            resumption = max(resumption, record.resumption)
+            for name, history in found.items():
+                history.apply(record, name)
+        elif not isinstance(record, Iterated):
+            found.setdefault(record.segment, SegmentHistory(resumption=resumption)).apply(record, record.segment)
+    return found
 
 
 @dataclass

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
 import msgspec
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from treadle.executors.program import Outcome
 from treadle.primitives.errors import FailureClass, UsageError
 
-from ...plan.plan import Graph, Segment
+from ...plan.plan import CallsFeed, Graph, Segment
 from ...run_store.run_files import Manifest
 from ...scheduler.instructions import Problem, Summary
 from ..driver_context.run_context import RunContext
@@ -27,17 +27,27 @@ from ..tasks import outputs
 from ..tasks.dataset_scope import Scope
 from .failed_segment import SegmentFailed
 from .gang_segment import GangRun
+from .open_segment import OpenRun
 from .segment import SegmentRun
 from .wide_segment import Unclosed, is_wide, put_together
 
 T = TypeVar("T")
 
 
+class Shown(Protocol):
+    """Work that shows its progress and can be drained."""
+
+    def progress(self) -> Progress: ...
+
+    def drain(self) -> None:
+        """Start no more attempts. Running attempts may end."""
+
+
 class Desk:
     """The state that a running activity shows, and the drain order that it receives."""
 
     def __init__(self) -> None:
-        self._runs: list[SegmentRun] = []
+        self._runs: list[Shown] = []
         self._draining = False
         self.stopping = False
         """True: no further node begins."""
@@ -57,7 +67,7 @@ class Desk:
             run.drain()
 
     @contextlib.contextmanager
-    def showing(self, run: SegmentRun) -> Iterator[None]:
+    def showing(self, run: Shown) -> Iterator[None]:
         self._runs.append(run)
         if self._draining:
             run.drain()
@@ -145,7 +155,7 @@ async def prepare(run: RunContext, segment: Segment, scope: Scope, order: NodeOr
     """
     try:
         pool = await run.site.pools.ready(segment.policy.executor)
-        kind = GangRun if segment.policy.gang else SegmentRun
+        kind = OpenRun if isinstance(segment.feed, CallsFeed) else GangRun if segment.policy.gang else SegmentRun
         return kind(run, segment, scope, order, account, pool)
     except UsageError as error:
         raise SegmentFailed.by(error, segment.id) from error

@@ -22,7 +22,7 @@ from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import FailureClass, InternalError, StoreError, TreadleError
 from treadle.primitives.result import is_storable
 
-from ...plan.plan import LoopNode, Node, Segment
+from ...plan.plan import CallsFeed, LoopNode, Node, Segment
 from ...run_store.run_files import LoopResult, Manifest
 from ...scheduler.instructions import (
     Complete,
@@ -52,6 +52,7 @@ from ..tasks.summary import summarise
 from .execute_segment import Desk, assume, prepare, run_group, run_segment, writing
 from .failed_segment import BlocksLost, SegmentFailed, Stopped
 from .segment import SegmentRun
+from .session import run_session
 from .wide_segment import Unclosed
 
 
@@ -338,6 +339,8 @@ async def run_node(run: RunContext, order: NodeOrder, desk: Desk) -> Summary | U
     try:
         if isinstance(node, LoopNode):
             return await run_loop(run, node, order, desk)
+        if isinstance(node.feed, CallsFeed):
+            return await run_session(run, node, order, desk)
         if order.group < 0:
             return await run_segment(run, node, order, desk)
         await run_group(run, node, order, desk)

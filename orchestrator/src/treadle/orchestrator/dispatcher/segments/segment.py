@@ -19,7 +19,7 @@ from ..blocks.block_gc import remove_losers
 from ..blocks.write_behind import Copies
 from ..decisions.attempt_outcomes import Past
 from ..decisions.dispatch import Assignment, Dispatch
-from ..decisions.task_sizing import TaskSizes
+from ..decisions.task_sizing import FIRST, TaskSizes
 from ..driver_context.run_context import RunContext
 from ..driver_context.slot_pool import SlotPool
 from ..ledger.attempt_records import AttemptLog
@@ -105,7 +105,7 @@ class SegmentRun:
             core.limit = self._limit
         return core
 
-    def _sizes(self) -> TaskSizes:
+    def _sizes(self, first: int = FIRST) -> TaskSizes:
         can = self._pool.executor.capabilities
         space, weights = room(can.payload_limit, self._program, self._inputs, self._mine)
         return TaskSizes(
@@ -115,6 +115,7 @@ class SegmentRun:
             timeout=self._segment.policy.timeout,
             room=space,
             weights=weights,
+            first=first,
         )
 
     def _past(self) -> Past:

@@ -18,6 +18,7 @@ from treadle.primitives.events import offset_ranges
 from ...plan.plan import (
     AllFeed,
     BundleFeed,
+    CallsFeed,
     DataRef,
     EventsFeed,
     Feed,
@@ -181,6 +182,8 @@ def feed_inputs(feed: Feed, scope: Scope, find: FindManifest, find_loop: FindLoo
         case BundleFeed(data, run):
             (manifest,) = (find(segment) for segment in scope.data(data, find_loop).segments)
             return bundle_inputs(_blocks(manifest), run)
+        case CallsFeed():
+            return []
     raise InternalError(f"unknown feed {feed!r}")
 
 

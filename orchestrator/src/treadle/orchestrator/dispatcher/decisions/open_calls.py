@@ -1,0 +1,153 @@
+"""Which calls of a session may begin. Pure: call records and ends of partitions in, steps out.
+
+A partition waits until the results that its arguments name are committed. If one of them failed for good, the
+partition fails with it. A call of an ended session is ignored: the order of the chain decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from treadle.executors.program import BlockInput
+from treadle.primitives.encoding.references import BlockRef, Slice
+
+from ...run_store.call_log import Called, CallIndex, CallPlace, CallRecord, Cancelled, FunctionAdded
+
+
+class OpenFunction(NamedTuple):
+    """A function has its first call ahead."""
+
+    segment: str
+    function: FunctionAdded
+
+
+class ExpectCalls(NamedTuple):
+    """Partitions of a segment were called."""
+
+    segment: str
+    partitions: int
+
+
+class BeginCall(NamedTuple):
+    """A partition has its input."""
+
+    place: CallPlace
+    input: BlockInput
+
+
+class FailCall(NamedTuple):
+    """A partition can never begin, because a call that it needs failed."""
+
+    place: CallPlace
+    needed: CallPlace
+
+
+class WithdrawCall(NamedTuple):
+    """A partition is not wanted any more."""
+
+    place: CallPlace
+
+
+Step = OpenFunction | ExpectCalls | BeginCall | FailCall | WithdrawCall
+
+
+class OpenCalls:
+    """The calls of one session."""
+
+    def __init__(self) -> None:
+        self._index = CallIndex()
+        self._done: dict[CallPlace, BlockRef | None] = {}
+        """The block of a committed partition. None: it failed."""
+        self._needs: dict[CallPlace, tuple[CallPlace, ...]] = {}
+        self._missing: dict[CallPlace, set[CallPlace]] = {}
+        """Waiting partition -> the partitions that it waits for."""
+        self._readers: dict[CallPlace, list[CallPlace]] = {}
+        self._arguments: dict[CallPlace, Slice] = {}
+        self.expected = 0
+
+    @property
+    def over(self) -> bool:
+        """Whether every call has ended, and no other follows."""
+        return self._index.ended and self.idle
+
+    @property
+    def idle(self) -> bool:
+        """Whether every call so far has ended."""
+        return len(self._done) >= self.expected
+
+    @property
+    def failed(self) -> int:
+        return sum(block is None for block in self._done.values())
+
+    def add(self, record: CallRecord) -> list[Step]:
+        """A record of the chain, in its order. Raises CorruptError for a call of an unknown function."""
+        if self._index.ended:
+            return []
+        known = len(self._index.functions)
+        is_new = isinstance(record, Called) and record.key not in self._index.first
+        self._index.add(record)
+        if len(self._index.functions) > known:
+            segment = next(reversed(self._index.functions))
+            return [OpenFunction(segment, self._index.functions[segment])]
+        if isinstance(record, Called) and is_new:
+            return list(self._called(record))
+        if isinstance(record, Cancelled) and record.key in self._index.first:
+            return self._cancelled(self._index.place(record.key, record.partition))
+        return []
+
+    def ended(self, place: CallPlace, block: BlockRef | None) -> list[Step]:
+        """A partition is committed with its block, or has failed (None)."""
+        if self._done.get(place) is None:
+            self._done[place] = block
+        steps: list[Step] = []
+        for reader in self._readers.pop(place, ()):
+            steps += self._informed(reader, place)
+        return steps
+
+    def _called(self, call: Called) -> Iterator[Step]:
+        first = self._index.first[call.key]
+        partitions = len(call.arguments.parts)
+        self.expected += partitions
+        yield ExpectCalls(first.segment, partitions)
+        for partition in range(partitions):
+            place = CallPlace(first.segment, first.partition + partition)
+            names = call.needs[partition] if call.needs else ()
+            needs = tuple(self._index.place(*name) for name in names)
+            yield from self._awaited(place, call.arguments.slice(partition), needs)
+
+    def _awaited(self, place: CallPlace, arguments: Slice, needs: tuple[CallPlace, ...]) -> Iterable[Step]:
+        self._arguments[place], self._needs[place] = arguments, needs
+        failed = next((one for one in needs if one in self._done and self._done[one] is None), None)
+        if failed is not None:
+            return self._doomed(place, failed)
+        missing = self._missing[place] = {one for one in needs if one not in self._done}
+        for one in missing:
+            self._readers.setdefault(one, []).append(place)
+        return () if missing else (self._begun(place),)
+
+    def _informed(self, reader: CallPlace, place: CallPlace) -> list[Step]:
+        missing = self._missing.get(reader)
+        if missing is None:  # it has failed already
+            return []
+        if self._done[place] is None:
+            return self._doomed(reader, place)
+        missing.discard(place)
+        return [] if missing else [self._begun(reader)]
+
+    def _begun(self, place: CallPlace) -> BeginCall:
+        del self._missing[place]
+        needed = [self._done[one] for one in self._needs.pop(place)]
+        results = [block.slice(0) for block in needed if block is not None]
+        return BeginCall(place, BlockInput(((self._arguments.pop(place), *results),)))
+
+    def _doomed(self, place: CallPlace, needed: CallPlace) -> list[Step]:
+        self._missing.pop(place, None)
+        self._arguments.pop(place, None)
+        return [FailCall(place, needed)]
+
+    def _cancelled(self, place: CallPlace) -> list[Step]:
+        if place in self._done:
+            return []
+        self._missing.pop(place, None)
+        return [WithdrawCall(place)]

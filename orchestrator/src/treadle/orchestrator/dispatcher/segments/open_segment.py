@@ -1,0 +1,105 @@
+"""A segment whose expected set grows while it runs: the calls of one function of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from treadle.executors.interface import Capabilities
+from treadle.executors.program import BlockInput, CallFunction, Failure, ItemSplit, Keep, Outcome, PartitionInput
+
+from ...plan.plan import CallsFeed, Policy, Segment
+from ...run_store.call_log import FunctionAdded
+from ..decisions.dispatch import Dispatch
+from ..tasks.payload_budget import room
+from .failed_segment import BlocksLost, Stopped
+from .segment import SegmentRun
+
+CANCELLED = "cancelled"
+"""The failure of a partition that was withdrawn, in its record."""
+_LATER = ItemSplit(())
+
+
+def open_segment(name: str, function: FunctionAdded, executor: str, can: Capabilities) -> Segment:
+    """The segment of a function's calls. `executor`: where the function names none.
+
+    Results are in the store before they are committed, and in the shared memory of the host if its workers share it.
+    """
+    policy = Policy(
+        maximum_attempts=1 + function.retries,
+        timeout=function.timeout,
+        memory_start=function.memory,
+        memory_max=function.memory,
+        executor=function.executor or executor,
+        backups=False,
+        durability="task",
+    )
+    ops = (CallFunction(function.name, function.code.slice(0)),)
+    put: Literal["host", "store"] = "host" if can.shares_host else "store"
+    return Segment(name, (function.name,), CallsFeed(), ops, Keep(), policy, put=put)
+
+
+class OpenRun(SegmentRun):
+    """Runs partitions as they come. `settled` is called with each that is committed (its outcome) or has failed."""
+
+    settled: Callable[[int, Outcome | None], None]
+    _inputs: list[PartitionInput]
+
+    def _dispatch(self) -> Dispatch:
+        self._task_sizes = self._sizes(first=1)  # a call may wait for another one
+        core = Dispatch(self._segment.policy, (), self._task_sizes, self._past())
+        core.grows = True
+        return core
+
+    def expect(self, count: int) -> None:
+        """Further partitions were called. Their input follows."""
+        self._inputs += [_LATER] * count
+
+    def begin(self, partition: int, input: BlockInput) -> None:
+        """Run a partition, unless the ledger holds its outcome."""
+        known = self._committed.get(partition)
+        if known is not None:
+            self.settled(partition, known)
+            return
+        self._inputs[partition] = input
+        limit = self._pool.executor.capabilities.payload_limit
+        self._task_sizes.weigh(room(limit, self._program, self._inputs, [partition])[1])
+        self._core.add(partition)
+        if partition in self._core.failed:
+            self.settled(partition, None)
+        self._pool.kick()
+
+    def withdraw(self, partition: int) -> bool:
+        """Do not begin a partition. False: it runs, or is over."""
+        return self._inputs[partition] is _LATER or self._core.withdraw(partition)
+
+    def close(self) -> None:
+        """No further partition follows."""
+        self._core.grows = False
+        self._settle()
+
+    async def run_open(self) -> None:
+        """Run until `close` or `drain`. Raises Stopped after `drain`; BlocksLost, Fenced, StoreError."""
+        try:
+            await self._drive()
+        finally:
+            await self._log.close()
+        if self._error is not None:
+            raise self._error
+        if self._core.lost:
+            raise BlocksLost(self._core.lost)
+        if self._core.grows:
+            raise Stopped
+
+    def _commit(self, *outcomes: Outcome) -> None:
+        super()._commit(*outcomes)
+        self._writer.hurry()
+        for outcome in outcomes:
+            self.settled(outcome.partition, outcome)
+
+    def _failure(self, slot: str, failure: Failure) -> None:
+        known = len(self._core.failed)
+        super()._failure(slot, failure)
+        if len(self._core.failed) > known:
+            self._writer.hurry()
+            self.settled(next(reversed(self._core.failed)), None)

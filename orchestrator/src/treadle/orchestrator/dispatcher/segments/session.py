@@ -1,0 +1,238 @@
+"""The work of a session's activity: run the calls that clients append to the call log, until the session ends.
+
+One ledger holds the commits of all functions' segments. A driver that takes over reads the call log and the ledger from
+their beginning: it runs the called partitions minus the committed ones. A client that is gone makes no difference;
+without calls for `IDLE` seconds the driver ends the session itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+
+from treadle.executors.program import Outcome
+from treadle.primitives.asyncio_tasks import spawn
+from treadle.primitives.errors import FailureClass, UsageError
+from treadle.primitives.stores.input_files import is_local
+
+from ...plan.plan import Segment
+from ...run_store.call_log import CallLog, CallPlace, CallRecord, FunctionAdded, NoMoreCalls
+from ...run_store.run_files import Manifest
+from ...scheduler.instructions import Problem, Summary
+from ..decisions.open_calls import BeginCall, ExpectCalls, FailCall, OpenCalls, OpenFunction, Step, WithdrawCall
+from ..driver_context.run_context import RunContext
+from ..ledger.group_commit import LedgerWriter
+from ..ledger.ledger import Failed, Ledger
+from ..ledger.ledger_state import Account, SegmentHistory, replay_all
+from ..orders import NodeOrder, Progress
+from .execute_segment import Desk, prepare, writing
+from .failed_segment import BlocksLost, SegmentFailed, Stopped
+from .open_segment import CANCELLED, OpenRun, open_segment
+from .segment import SegmentRun
+
+IDLE = 3600.0
+"""Seconds without a call and without work after which a session ends."""
+_BUSY, _QUIET, _REMOTE = 0.002, 0.05, 0.5
+"""Seconds between two looks at the call log: soon after a call, later, and on a store over the network."""
+_SOON = 2.0
+"""Seconds after a call during which another one is likely."""
+
+
+async def run_session(run: RunContext, node: Segment, order: NodeOrder, desk: Desk) -> Summary:
+    """Run calls until the session has ended, or find it ended.
+
+    Raises Stopped when it is drained; Fenced, StoreError, CorruptError; SegmentFailed when arguments are lost.
+    """
+    known = await asyncio.to_thread(run.files.closing, node.id)
+    if known is not None:
+        return known.summary
+    prefix = run.files.segment(node.id)
+    ledger = await asyncio.to_thread(Ledger, run.site.store, prefix, run.files.key, order.resumption)
+    async with writing(ledger) as (writer, watch):
+        accounts = {name: Account(name, writer, history) for name, history in replay_all(ledger.records).items()}
+        summary = None
+        while summary is None:
+            session = _SessionRun(run, node, order, writer, watch, accounts)
+            with desk.showing(session):
+                try:
+                    summary = await session.run()
+                except BlocksLost as lost:
+                    _take_back(accounts, lost.blocks, node.id)
+        await writer.synced()
+    await asyncio.to_thread(run.files.create_manifest, Manifest(node.id, summary.partitions, (), summary), 1)
+    return summary
+
+
+def _take_back(accounts: Mapping[str, Account], blocks: tuple[str, ...], node: str) -> None:
+    """Take back the commits of lost blocks. Raises SegmentFailed for blocks that no call made."""
+    taken = [account.take_back(blocks) for account in accounts.values()]
+    if not any(taken):
+        text = f"the arguments of calls are gone: {blocks[0]}; start a new session"
+        raise SegmentFailed(Problem(FailureClass.UNREACHABLE, text, node))
+
+
+class _SessionRun:
+    """Carries out the steps of OpenCalls. Use once."""
+
+    def __init__(
+        self,
+        run: RunContext,
+        node: Segment,
+        order: NodeOrder,
+        writer: LedgerWriter,
+        watch: Callable[[SegmentRun], None],
+        accounts: dict[str, Account],
+    ) -> None:
+        self._run, self._node, self._order, self._writer, self._watch = run, node, order, writer, watch
+        self._accounts = accounts
+        self._log = CallLog(run.files, f"driver-{secrets.token_hex(4)}")
+        self._calls = OpenCalls()
+        self._segments: dict[str, OpenRun] = {}
+        self._broken: dict[str, Problem] = {}
+        """Segments that cannot run, for example because their executor does not start."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._todo: deque[Step] = deque()
+        self._taking = self._draining = False
+        self._changed = asyncio.Event()
+        self._last_call = time.monotonic()
+
+    # -- shown by the desk
+
+    def progress(self) -> Progress:
+        inner = [segment.progress() for segment in self._segments.values()]
+        return Progress(
+            self._node.id,
+            self._calls.expected,
+            sum(one.committed for one in inner),
+            self._calls.failed,
+            sum(one.retried for one in inner),
+            sum(one.running for one in inner),
+            sum(one.size for one in inner),
+        )
+
+    def drain(self) -> None:
+        """Start no more attempts. Running attempts may end and commit."""
+        self._draining = True
+        for segment in self._segments.values():
+            segment.drain()
+        self._changed.set()
+
+    # -- the run
+
+    async def run(self) -> Summary:
+        """Returns once every call has ended. Raises the errors of `run_session`, and BlocksLost."""
+        try:
+            while not self._calls.over:
+                await self._read()
+                self._check()
+                if not self._calls.over:
+                    await self._pause()
+            for segment in self._segments.values():
+                segment.close()
+            await asyncio.gather(*self._tasks)
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+        return Summary(partitions=self._calls.expected, size=self.progress().size)
+
+    async def _read(self) -> None:
+        """Read the call log on, and take the steps that follow."""
+        records: list[CallRecord] = []
+        if self._log.may_have_more():
+            records = await asyncio.to_thread(self._log.read)
+        elif self._calls.idle and time.monotonic() - self._last_call > IDLE:
+            records = await asyncio.to_thread(self._log.write, [NoMoreCalls()])
+        for record in records:
+            self._last_call = time.monotonic()
+            for step in self._calls.add(record):
+                if isinstance(step, OpenFunction):
+                    await self._open(step.segment, step.function)
+                else:
+                    self._take([step])
+
+    def _check(self) -> None:
+        """Raise the error of a segment, and Stopped once all are drained."""
+        for task in [task for task in self._tasks if task.done() and task.exception()]:
+            task.result()
+        if self._draining and all(task.done() for task in self._tasks):
+            raise Stopped
+
+    async def _pause(self) -> None:
+        """Until the next look at the call log. An end of a call comes sooner."""
+        remote = not is_local(self._run.site.store.url)
+        lately = time.monotonic() - self._last_call < _SOON
+        self._changed.clear()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), _REMOTE if remote else _BUSY if lately else _QUIET)
+
+    # -- steps
+
+    async def _open(self, name: str, function: FunctionAdded) -> None:
+        account = self._accounts.setdefault(name, Account(name, self._writer, SegmentHistory()))
+        try:
+            pool = await self._run.site.pools.ready(function.executor or self._node.policy.executor)
+            segment = open_segment(name, function, self._node.policy.executor, pool.executor.capabilities)
+            found = await prepare(self._run, segment, self._run.scope, self._order, account)
+        except UsageError as error:
+            self._broken[name] = SegmentFailed.by(error, name).problem
+            return
+        except SegmentFailed as failed:
+            self._broken[name] = failed.problem
+            return
+        assert isinstance(found, OpenRun)
+        found.settled = partial(self._settled, name)
+        self._watch(found)
+        self._segments[name] = found
+        task = spawn(found.run_open())
+        self._tasks.add(task)
+        task.add_done_callback(lambda _: self._changed.set())
+        if self._draining:
+            found.drain()
+
+    def _settled(self, name: str, partition: int, outcome: Outcome | None) -> None:
+        block = outcome.block if outcome else None
+        self._take(self._calls.ended(CallPlace(name, partition), block))
+
+    def _take(self, steps: Iterable[Step]) -> None:
+        """Take the steps and their consequences in order. Chains of calls are long, so there is no recursion."""
+        self._todo.extend(steps)
+        if self._taking:
+            return
+        self._taking = True
+        try:
+            while self._todo:
+                self._do(self._todo.popleft())
+        finally:
+            self._taking = False
+        if self._calls.over:
+            self._changed.set()
+
+    def _do(self, step: Step) -> None:
+        match step:
+            case ExpectCalls(name, partitions) if name in self._segments:
+                self._segments[name].expect(partitions)
+            case BeginCall(place, given) if place.segment in self._segments:
+                self._segments[place.segment].begin(place.partition, given)
+            case BeginCall(place):
+                problem = self._broken[place.segment]
+                self._fail(place, problem.failure, problem.message)
+            case FailCall(place, needed):
+                self._fail(place, FailureClass.USER_ERROR, f"it needs the result of {needed}, which failed")
+            case WithdrawCall(place) if place.segment not in self._segments or self._withdrawn(place):
+                self._fail(place, CANCELLED, "it was cancelled before it began")
+
+    def _withdrawn(self, place: CallPlace) -> bool:
+        return self._segments[place.segment].withdraw(place.partition)
+
+    def _fail(self, place: CallPlace, failure: str, message: str) -> None:
+        """Record the failure of a partition that does not run."""
+        record = Failed(place.segment, place.partition, 0, str(failure), message, final=True, spent=True)
+        self._accounts[place.segment].enter(record)
+        self._writer.hurry()
+        self._take(self._calls.ended(place, None))

@@ -1,0 +1,183 @@
+"""The calls of a session: a chain of sealed objects that its clients write and its driver reads.
+
+The chain is the expected set of an open segment, and grows while the segment runs. A call is accepted once its object
+is written; of two clients that want the same number, one wins, and the other takes the next number. The order of the
+chain gives every function the number of its segment, and every call the numbers of its partitions. So clients and
+driver agree on them without a message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from treadle.primitives import sealing
+from treadle.primitives.encoding.decoding import decoded
+from treadle.primitives.encoding.references import BlockRef
+from treadle.primitives.errors import CorruptError, MissingError
+
+from ..plan.plan import CALLS
+from .run_files import RunFiles, Submission
+
+SESSION = "session"
+"""Memo key of a submission: the run is a session."""
+Need = tuple[str, int]
+"""The result of a partition, by the call's key and the partition's position in the call."""
+
+
+class FunctionAdded(Struct, frozen=True, tag="function"):
+    """A function with its options. Its calls form a segment of their own."""
+
+    key: str
+    """Unique in the session, chosen by the client."""
+    name: str
+    code: BlockRef
+    """The function by value, one record."""
+    executor: str = ""
+    retries: int = 0
+    """Further attempts after an exception."""
+    timeout: float = 0.0
+    """Seconds that a partition may take. 0: no limit."""
+    memory: int = 0
+    """Bytes that an attempt may allocate. 0: the slot's limit."""
+
+
+class Called(Struct, frozen=True, tag="called"):
+    """Calls of one function: a partition for each part of the block of arguments."""
+
+    key: str
+    """Unique in the session, chosen by the client."""
+    function: str
+    """Key of the function."""
+    arguments: BlockRef
+    calls: int
+    chunk: int
+    """Calls in each partition; the last one may have fewer."""
+    needs: tuple[tuple[Need, ...], ...] = ()
+    """For each partition the results that its arguments hold. Empty: none."""
+
+
+class Cancelled(Struct, frozen=True, tag="cancelled"):
+    """The partitions of a call shall not begin. Those that run are left alone."""
+
+    key: str
+    partition: int
+
+
+class NoMoreCalls(Struct, frozen=True, tag="ended"):
+    """No further call follows."""
+
+
+CallRecord = FunctionAdded | Called | Cancelled | NoMoreCalls
+
+
+class CallEntry(Struct, frozen=True, array_like=True):
+    """One object of the chain."""
+
+    writer: str
+    records: tuple[CallRecord, ...]
+
+
+class CallPlace(NamedTuple):
+    """A partition of a session: a segment, and a partition of it."""
+
+    segment: str
+    partition: int
+
+
+class CallIndex:
+    """The places of calls, computed from the records in the order of the chain. Pure."""
+
+    def __init__(self) -> None:
+        self._segments: dict[str, str] = {}
+        """Key of a function -> its segment."""
+        self._sizes: dict[str, int] = {}
+        """Segment -> its partitions so far."""
+        self.first: dict[str, CallPlace] = {}
+        """Key of a call -> the place of its first partition."""
+        self.calls: dict[str, Called] = {}
+        self.functions: dict[str, FunctionAdded] = {}
+        """By segment."""
+        self.ended = False
+
+    def add(self, record: CallRecord) -> None:
+        """Raises CorruptError for a call of an unknown function. A record with a known key changes nothing."""
+        match record:
+            case FunctionAdded(key) if key not in self._segments:
+                segment = self._segments[key] = f"{record.name}-{len(self._segments) + 1}"
+                self.functions[segment] = record
+                self._sizes[segment] = 0
+            case Called(key, function) if key not in self.first:
+                segment = self._segments.get(function, "")
+                if not segment:
+                    raise CorruptError(f"the call {key} names a function that the session does not have")
+                self.first[key] = CallPlace(segment, self._sizes[segment])
+                self.calls[key] = record
+                self._sizes[segment] += len(record.arguments.parts)
+            case NoMoreCalls():
+                self.ended = True
+
+    def place(self, key: str, partition: int) -> CallPlace:
+        """The place of a call's partition. Raises KeyError for an unknown call."""
+        segment, first = self.first[key]
+        return CallPlace(segment, first + partition)
+
+
+def session_submission(run: str, name: str, executor: str) -> Submission:
+    """The submission of a session. `executor`: of calls that name none."""
+    spec = {"apiVersion": "treadle/v1", "name": name, "stages": {}}
+    return Submission(run, spec, {}, "", {}, "", executor, {SESSION: True})
+
+
+class CallLog:
+    """The chain as one process reads and writes it. Methods block; use from one thread at a time."""
+
+    def __init__(self, files: RunFiles, writer: str = "") -> None:
+        """`writer`: unique name of the process, if it writes."""
+        self._store = files.store
+        self._objects = sealing.SealedStore(files.store, files.key)
+        self._prefix, self._writer = f"{files.segment(CALLS)}/calls", writer
+        self._number = 0
+
+    def read(self) -> list[CallRecord]:
+        """The records after those of the last `read` or `write`, in order. Raises StoreError, CorruptError."""
+        found: list[CallRecord] = []
+        while (entry := self._next()) is not None:
+            found += entry.records
+        return found
+
+    def write(self, records: Iterable[CallRecord]) -> list[CallRecord]:
+        """Append records as one object, durable on return. Raises StoreError.
+
+        Returns the records that others have written in the meantime, then these: the chain from the last read on.
+        """
+        entry = CallEntry(self._writer, tuple(records))
+        data = msgspec.msgpack.encode(entry)
+        found: list[CallRecord] = []
+        while not self._objects.create(self._name(), data):
+            other = self._next()
+            found += other.records if other else ()
+            if other == entry:  # written before, and the answer got lost
+                return found
+        self._number += 1
+        return [*found, *entry.records]
+
+    def may_have_more(self) -> bool:
+        """Whether `read` may find records. On a store of this host a cheap test answers it."""
+        path = self._store.path(self._name())
+        return path is None or path.exists()
+
+    def _next(self) -> CallEntry | None:
+        name = self._name()
+        try:
+            entry = decoded(CallEntry, name, self._objects.get(name))
+        except MissingError:
+            return None
+        self._number += 1
+        return entry
+
+    def _name(self) -> str:
+        return f"{self._prefix}/{self._number:08d}"

@@ -1,0 +1,175 @@
+"""Which calls may begin: random programs of calls, ends and takeovers against their plain meaning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from treadle.orchestrator.dispatcher.decisions.open_calls import (
+    BeginCall,
+    ExpectCalls,
+    FailCall,
+    OpenCalls,
+    OpenFunction,
+    Step,
+    WithdrawCall,
+)
+from treadle.orchestrator.run_store.call_log import (
+    Called,
+    CallIndex,
+    CallPlace,
+    CallRecord,
+    Cancelled,
+    FunctionAdded,
+    Need,
+    NoMoreCalls,
+)
+from treadle.primitives.encoding.references import BlockRef, Part
+from treadle.primitives.errors import CorruptError
+
+
+def block(name: str, parts: int = 1) -> BlockRef:
+    return BlockRef(name, "objects", parts, tuple(Part(index, 1, 1, 0) for index in range(parts)), ("store",))
+
+
+def called(key: str, function: str = "f", needs: tuple[tuple[Need, ...], ...] = (), parts: int = 1) -> Called:
+    return Called(key, function, block(f"calls/{key}", parts), parts, 1, needs)
+
+
+FUNCTION = FunctionAdded("f", "square", block("calls/f"))
+
+
+def begun(steps: list[Step]) -> list[CallPlace]:
+    return [step.place for step in steps if isinstance(step, BeginCall)]
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> list[CallRecord]:
+    """Calls of two functions; each needs any earlier results."""
+    records: list[CallRecord] = [FUNCTION, FunctionAdded("g", "add", block("calls/g"))]
+    results: list[Need] = []
+    for number in range(draw(st.integers(1, 8))):
+        parts = draw(st.integers(1, 3))
+        some = st.lists(st.sampled_from(results), max_size=3, unique=True) if results else st.just([])
+        needs = tuple(tuple(draw(some)) for _ in range(parts))
+        key = f"c{number}"
+        records.append(called(key, draw(st.sampled_from("fg")), needs, parts))
+        results += [(key, partition) for partition in range(parts)]
+    return records
+
+
+def meaning(records: list[CallRecord], failing: set[CallPlace]) -> tuple[set[CallPlace], set[CallPlace]]:
+    """(partitions that begin, partitions that fail) when each ends at once."""
+    index, ends, failed = CallIndex(), set[CallPlace](), set[CallPlace]()
+    for record in records:
+        index.add(record)
+        if not isinstance(record, Called):
+            continue
+        for partition in range(len(record.arguments.parts)):
+            place = index.place(record.key, partition)
+            needs = {index.place(*need) for need in record.needs[partition]}
+            if not needs & failed:
+                ends.add(place)
+            if needs & failed or place in failing:
+                failed.add(place)
+    return ends, failed
+
+
+@given(programs(), st.data())
+def test_each_call_begins_once_after_its_needs_or_fails_with_one(records: list[CallRecord], data: Any) -> None:
+    calls, left = OpenCalls(), list(records)
+    places = _places(records)
+    failing = set(data.draw(st.lists(st.sampled_from(places), unique=True)))
+    running, ended, doomed = list[CallPlace](), set[CallPlace](), set[CallPlace]()
+    began = set[CallPlace]()
+    todo: list[Step] = []
+    while left or running or todo:
+        while todo:
+            match todo.pop(0):
+                case BeginCall(place, source):
+                    assert place not in began
+                    assert len(source.inputs[0]) == 1 + len(_needs(records, place))
+                    assert _needs(records, place) <= ended - doomed
+                    began.add(place)
+                    running.append(place)
+                case FailCall(place, needed):
+                    assert needed in doomed
+                    doomed.add(place)
+                    ended.add(place)
+                    todo += calls.ended(place, None)
+        if left and (not running or data.draw(st.booleans())):
+            todo += calls.add(left.pop(0))
+        elif running:
+            place = running.pop(data.draw(st.integers(0, len(running) - 1)))
+            ended.add(place)
+            if place in failing:
+                doomed.add(place)
+            todo += calls.ended(place, None if place in failing else block("made"))
+    assert (began, doomed) == meaning(records, failing)
+    assert calls.idle
+    assert not calls.over
+    calls.add(NoMoreCalls())
+    assert calls.over
+
+
+def _places(records: list[CallRecord]) -> list[CallPlace]:
+    index = CallIndex()
+    found = []
+    for record in records:
+        index.add(record)
+        if isinstance(record, Called):
+            found += [index.place(record.key, partition) for partition in range(len(record.arguments.parts))]
+    return found
+
+
+def _needs(records: list[CallRecord], place: CallPlace) -> set[CallPlace]:
+    index = CallIndex()
+    for record in records:
+        index.add(record)
+        if isinstance(record, Called):
+            segment, first = index.first[record.key]
+            if segment == place.segment and first <= place.partition < first + len(record.arguments.parts):
+                return {index.place(*need) for need in record.needs[place.partition - first]}
+    raise AssertionError(place)
+
+
+def test_function_opens_a_segment_before_its_first_call() -> None:
+    calls = OpenCalls()
+    assert calls.add(FUNCTION) == [OpenFunction("square-1", FUNCTION)]
+    expected, begin = calls.add(called("a"))
+    assert expected == ExpectCalls("square-1", 1)
+    assert begun([begin]) == [CallPlace("square-1", 0)]
+
+
+def test_record_that_is_read_twice_counts_once() -> None:
+    calls = OpenCalls()
+    calls.add(FUNCTION)
+    calls.add(called("a"))
+    assert calls.add(FUNCTION) == []
+    assert calls.add(called("a")) == []
+    assert calls.expected == 1
+
+
+def test_call_after_the_end_is_ignored() -> None:
+    calls = OpenCalls()
+    calls.add(FUNCTION)
+    calls.add(NoMoreCalls())
+    assert calls.add(called("a")) == []
+    assert calls.over
+
+
+def test_call_of_an_unknown_function_is_refused() -> None:
+    with pytest.raises(CorruptError, match="names a function that the session does not have"):
+        OpenCalls().add(called("a"))
+
+
+def test_cancelled_call_is_withdrawn_unless_it_is_over() -> None:
+    calls = OpenCalls()
+    for record in (FUNCTION, called("a"), called("b", needs=((("a", 0),),))):
+        calls.add(record)
+    assert calls.add(Cancelled("b", 0)) == [WithdrawCall(CallPlace("square-1", 1))]
+    assert begun(calls.ended(CallPlace("square-1", 0), block("made"))) == []
+    assert calls.add(Cancelled("a", 0)) == []
