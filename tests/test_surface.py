@@ -24,8 +24,10 @@ DISPATCHER = "orchestrator/src/treadle/orchestrator/dispatcher"
 MAXIMUM_LINES = 400
 NAMES = {
     "treadle.client": (
-        "AsyncClient AsyncRun AsyncStage AttemptRecord Client InvalidDocument InvalidInputs NoSuchRun Run RunConflict "
-        "RunEnd RunFailed RunFailure RunStatus RunView Stage StageView Unreachable WorkerError"
+        "AsyncClient AsyncRun AsyncStage AttemptRecord CallFailed CallOutOfMemory CallTimedOut Client Future Futures "
+        "InvalidDocument InvalidInputs NoSuchRun Run RunConflict RunEnd RunFailed RunFailure RunStatus RunView Session "
+        "SessionCalls SessionEnded Stage StageView Unreachable WorkerError WorkerTraceback as_completed attach session "
+        "wait"
     ),
     "treadle.dsl": (
         "Loop Result Spec Workflow batch contains csv ends_with event expr fixed has is_in items jsonl kafka matches "

@@ -68,7 +68,7 @@ async def test_handed_over_work_continues_in_an_activity(
     assert most_starts(known) == 1
 
 
-async def test_handed_over_work_that_no_activity_took_is_begun_anew(
+async def test_handed_over_work_without_an_activity_begins_anew(
     here: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after the death of the driver between the two."""

@@ -9,8 +9,8 @@
 General layout: `async_client` and `sync_client` (the public classes), `client` (the verbs on Temporal and the store),
 `environment` (home, profile, embedded server), `documents`, `input_data`, `preparation` and `submission` (from a
 workflow to a run that can start), `resumption`, `run_lookup` (from a name to a run), `run_views`, `progress` and
-`run_status` (a run at one moment), `attempt_logs`, `stage_data`, `garbage_collection`, `testing` (whole runs inside one
-process).
+`run_status` (a run at one moment), `sessions`, `session_link`, `futures` and `project_modules` (functions called from
+Python), `attempt_logs`, `stage_data`, `garbage_collection`, `testing` (whole runs inside one process).
 """
 
 from typing import TYPE_CHECKING
@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from .async_client import AsyncClient, AsyncRun, AsyncStage
     from .client import NoSuchRun, RunConflict
     from .errors import RunFailed, WorkerError
+    from .futures import CallFailed, CallOutOfMemory, CallTimedOut, Future, Futures, SessionEnded, WorkerTraceback
     from .progress import StageView
     from .run_status import RunStatus
     from .run_views import RunEnd, RunFailure, RunView
+    from .sessions import Session, SessionCalls, as_completed, attach, session, wait
     from .sync_client import Client, Run, Stage
 
 __all__ = [
@@ -36,7 +38,12 @@ __all__ = [
     "AsyncRun",
     "AsyncStage",
     "AttemptRecord",
+    "CallFailed",
+    "CallOutOfMemory",
+    "CallTimedOut",
     "Client",
+    "Future",
+    "Futures",
     "InvalidDocument",
     "InvalidInputs",
     "NoSuchRun",
@@ -47,10 +54,18 @@ __all__ = [
     "RunFailure",
     "RunStatus",
     "RunView",
+    "Session",
+    "SessionCalls",
+    "SessionEnded",
     "Stage",
     "StageView",
     "Unreachable",
     "WorkerError",
+    "WorkerTraceback",
+    "as_completed",
+    "attach",
+    "session",
+    "wait",
 ]
 
 __getattr__ = late(
@@ -61,6 +76,9 @@ __getattr__ = late(
         **dict.fromkeys(("NoSuchRun", "RunConflict"), ".client"),
         **dict.fromkeys(("RunFailed", "WorkerError"), ".errors"),
         **dict.fromkeys(("RunEnd", "RunFailure", "RunView"), ".run_views"),
+        **dict.fromkeys(("CallFailed", "CallOutOfMemory", "CallTimedOut", "Future", "Futures"), ".futures"),
+        **dict.fromkeys(("SessionEnded", "WorkerTraceback"), ".futures"),
+        **dict.fromkeys(("Session", "SessionCalls", "as_completed", "attach", "session", "wait"), ".sessions"),
         "RunStatus": ".run_status",
         "StageView": ".progress",
         "AttemptRecord": "treadle.orchestrator.dispatcher.ledger.attempt_records",

@@ -45,13 +45,13 @@ class AsyncClient:
     def __init__(self, *, profile: str | None = None, home: str | PathLike[str] | None = None) -> None:
         """`profile`: a name in the home's `profiles.toml`; default: `$TREADLE_PROFILE`, or the embedded default.
         `home`: a folder; default: `$TREADLE_HOME`, or `~/.treadle`."""
-        self._env = ClientEnvironment(profile, None if home is None else Path(home))
+        self.environment = ClientEnvironment(profile, None if home is None else Path(home))
         self._opening = asyncio.Lock()
         self._attached: AbstractContextManager[None] | None = None
         self._runs: Runs | None = None
 
     async def __aenter__(self) -> Self:
-        await self._connected()
+        await self.connect()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -90,11 +90,31 @@ class AsyncClient:
         Raises InvalidDocument and InvalidInputs with every finding, UsageError for a run that cannot be planned,
         RunConflict.
         """
-        runs = await self._connected()
+        await self.connect()
         prepared = await asyncio.to_thread(self._prepare, workflow, inputs or {}, id, executor, start_delay is None)
-        await asyncio.to_thread(self._env.ensure_driver)
+        return await self.begin(prepared, if_exists=if_exists, start_delay=start_delay)
+
+    async def begin(
+        self,
+        prepared: Prepared,
+        *,
+        if_exists: Literal["fail", "use", "terminate"] = "fail",
+        start_delay: timedelta | None = None,
+    ) -> AsyncRun:
+        """Start a prepared run, and ensure a driver for it. Raises RunConflict."""
+        runs = await self.connect()
+        await asyncio.to_thread(self.environment.ensure_driver)
         await runs.submit(prepared, if_exists=if_exists, start_delay=start_delay)
         return AsyncRun(self, prepared.submission.run)
+
+    async def have_driver(self, run: str) -> bool:
+        """Whether the run is open. If it is, a driver is ensured on the embedded default."""
+        from .resumption import have_driver
+
+        view = await (await self.connect()).view(run)
+        if view.open:
+            await asyncio.to_thread(have_driver, self.environment, view, lambda _: None)
+        return view.open
 
     async def run(
         self,
@@ -119,7 +139,7 @@ class AsyncClient:
         """
         from .run_lookup import find_to_read
 
-        return AsyncRun(self, await find_to_read(await self._connected(), run))
+        return AsyncRun(self, await find_to_read(await self.connect(), run))
 
     async def list(
         self,
@@ -135,7 +155,7 @@ class AsyncClient:
         states: only runs in one of these; since: only runs that started then or later (with a time zone); prefix: only
         runs whose id begins so; labels: only runs with all of these.
         """
-        runs = await self._connected()
+        runs = await self.connect()
         found = runs.list_runs(limit, states=tuple(states), since=since, prefix=prefix, labels=labels)
         return [view async for view in found]
 
@@ -143,13 +163,13 @@ class AsyncClient:
         """The state of a run and of its stages. Needs no driver."""
         from .run_status import StatusReader
 
-        return await StatusReader(self._env, await self._connected(), run).read()
+        return await StatusReader(self.environment, await self.connect(), run).read()
 
     async def watch(self, run: str, interval: float = INTERVAL) -> AsyncIterator[RunStatus]:
         """The status of a run whenever it has changed, at most once in `interval` seconds; the last one has its end."""
         from .run_status import StatusReader
 
-        reader = StatusReader(self._env, await self._connected(), run)
+        reader = StatusReader(self.environment, await self.connect(), run)
         last: RunStatus | None = None
         while last is None or last.open:
             now = await reader.read()
@@ -162,9 +182,9 @@ class AsyncClient:
         """Wait for the end of a run; return the outputs that its workflow declares. Raises RunFailed."""
         from .run_status import failure
 
-        end = await (await self._connected()).end(run)
+        end = await (await self.connect()).end(run)
         if end.state != "succeeded":
-            raise await asyncio.to_thread(failure, self._env, run, end)
+            raise await asyncio.to_thread(failure, self.environment, run, end)
         return end.outputs
 
     async def logs(
@@ -176,8 +196,8 @@ class AsyncClient:
         """
         from .attempt_logs import reader
 
-        await (await self._connected()).submission(run)
-        return await asyncio.to_thread(lambda: reader(self._env.files(run), stage, partition, attempt)())
+        await (await self.connect()).submission(run)
+        return await asyncio.to_thread(lambda: reader(self.environment.files(run), stage, partition, attempt)())
 
     async def resume(self, run: str, *, assume: Literal["done", "retry"] | None = None) -> bool:
         """Go on with a run that failed, was cancelled or timed out, or whose driver is gone. Committed results stay.
@@ -188,23 +208,24 @@ class AsyncClient:
         """
         from .resumption import have_driver, mend
 
-        runs = await self._connected()
-        await mend(self._env, runs, run)
+        runs = await self.connect()
+        await mend(self.environment, runs, run)
         view = await runs.view(run)
-        queue = await asyncio.to_thread(have_driver, self._env, view, lambda _: None)
+        queue = await asyncio.to_thread(have_driver, self.environment, view, lambda _: None)
         return await runs.resume(run, assume=assume or "", queue=queue)
 
     async def cancel(self, run: str, reason: str = "") -> None:
         """Ask a run to stop. A driver ends its attempts; committed results stay, and `resume` goes on with it."""
-        await (await self._connected()).cancel(run, reason)
+        await (await self.connect()).cancel(run, reason)
 
-    async def _connected(self) -> Runs:
+    async def connect(self) -> Runs:
+        """The verbs on Temporal and the store. It connects at the first call."""
         async with self._opening:
             if self._runs is None:
-                attached = self._env.attached()
+                attached = self.environment.attached()
                 await asyncio.to_thread(attached.__enter__)
                 self._attached = attached
-                self._runs = self._env.runs(await self._env.connect())
+                self._runs = self.environment.runs(await self.environment.connect())
             return self._runs
 
     def _prepare(
@@ -220,7 +241,7 @@ class AsyncClient:
         from .submission import run_id
 
         loaded = load_checked(Path(workflow) if isinstance(workflow, str | PathLike) else workflow)
-        prepared = prepare_document(self._env, loaded, inputs, run_id(id, loaded.spec.name), executor)
+        prepared = prepare_document(self.environment, loaded, inputs, run_id(id, loaded.spec.name), executor)
         if now:
             check_places(prepared)
         return prepared
@@ -229,7 +250,7 @@ class AsyncClient:
         """The records of a stage, for `AsyncStage`. Blocking."""
         from .stage_data import StageData
 
-        return StageData(self._env, run, stage)
+        return StageData(self.environment, run, stage)
 
 
 class AsyncRun:

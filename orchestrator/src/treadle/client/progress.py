@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from treadle.client.run_views import NodeView, RunEnd, RunView, State
 from treadle.executors.program import Discard
-from treadle.orchestrator.dispatcher.ledger.ledger import Iterated, read
-from treadle.orchestrator.dispatcher.ledger.ledger_state import replay
+from treadle.orchestrator.dispatcher.ledger.ledger import Iterated, Record, read
+from treadle.orchestrator.dispatcher.ledger.ledger_state import replay, replay_all
 from treadle.orchestrator.dispatcher.orders import Progress
 from treadle.orchestrator.dispatcher.tasks.summary import size_of
-from treadle.orchestrator.plan.plan import BarrierNode, Child, LoopNode, Node, NodeKind, Plan, Segment
+from treadle.orchestrator.plan.plan import BarrierNode, CallsFeed, Child, LoopNode, Node, NodeKind, Plan, Segment
 from treadle.orchestrator.run_store.run_files import Closing, LoopResult, RunFiles, RunResult
 from treadle.primitives.errors import MissingError
 
@@ -229,6 +229,8 @@ def _from_ledger(files: RunFiles, node: Node) -> StageView:
         done = [record for record in records if isinstance(record, Iterated) and record.loop == node.id]
         text = f"{node.id} {max(record.iteration for record in done)}/{node.max_iterations}" if done else ""
         return replace(_bare(node, "waiting"), iteration=text)
+    if isinstance(node, Segment) and isinstance(node.feed, CallsFeed):
+        return _calls(node, records)
     chains = [records, *(read(files.store, chain, files.key) for chain in _group_ledgers(files, node))]
     histories = [replay(chain, node.id) for chain in chains]
     outcomes = [outcome for history in histories for outcome in history.committed.values()]
@@ -243,6 +245,15 @@ def _from_ledger(files: RunFiles, node: Node) -> StageView:
         rows=sum(outcome.rows for outcome in outcomes),
         bytes=sum(map(size_of, outcomes)),
     )
+
+
+def _calls(node: Segment, records: list[Record]) -> StageView:
+    """The partitions of a session's calls that have ended."""
+    histories = replay_all(records)
+    outcomes = [outcome for history in histories.values() for outcome in history.committed.values()]
+    failed = sum(len(_finally_failed(records, name, set(one.committed))) for name, one in histories.items())
+    counts = {"partitions": len(outcomes) + failed, "committed": len(outcomes), "failed": failed}
+    return replace(_bare(node, "waiting"), bytes=sum(map(size_of, outcomes)), **counts)
 
 
 def _group_ledgers(files: RunFiles, node: Node) -> list[str]:

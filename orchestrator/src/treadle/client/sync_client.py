@@ -17,7 +17,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _wait(work: Coroutine[Any, Any, T]) -> T:
+def wait_for(work: Coroutine[Any, Any, T]) -> T:
     """The result of a coroutine on the loop. A KeyboardInterrupt cancels the coroutine."""
     future = asyncio.run_coroutine_threadsafe(work, _loop(os.getpid()))
     try:
@@ -40,7 +40,7 @@ def _blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> 
 
     @_described(method)
     def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> T:
-        return _wait(method(self.twin, *arguments, **options))
+        return wait_for(method(self.twin, *arguments, **options))
 
     return call
 
@@ -52,7 +52,7 @@ def _starting(
 
     @_described(method)
     def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> Run:
-        return Run(_wait(method(self.twin, *arguments, **options)))
+        return Run(wait_for(method(self.twin, *arguments, **options)))
 
     return call
 
@@ -64,7 +64,7 @@ def _iterating(method: Callable[Concatenate[Any, P], AsyncIterator[T]]) -> Calla
     def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> Iterator[T]:
         items = method(self.twin, *arguments, **options)
         end: Any = object()
-        while (item := _wait(_next(items, end))) is not end:
+        while (item := wait_for(_next(items, end))) is not end:
             yield item
 
     return call
@@ -137,7 +137,7 @@ class Run:
     @property
     def outputs(self) -> dict[str, Any]:
         """The outputs that the workflow declares. Waits for the run's end. Raises RunFailed."""
-        return _wait(self.twin.outputs())
+        return wait_for(self.twin.outputs())
 
     def stage(self, name: str) -> Stage:
         """The results of a stage."""

@@ -1,0 +1,132 @@
+"""The futures of a session's calls."""
+
+from __future__ import annotations
+
+import concurrent.futures
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
+
+from treadle.primitives.errors import FailureClass, TreadleError
+
+if TYPE_CHECKING:
+    from treadle.orchestrator.dispatcher.ledger.attempt_records import AttemptRecord
+    from treadle.orchestrator.dispatcher.ledger.ledger import Failed
+
+
+class CallFailed(TreadleError):
+    """A call ended without a result, though its function raised nothing: its worker was lost too often, for example."""
+
+    def __init__(self, call: str, failure: str, message: str) -> None:
+        """`failure`: a FailureClass, or `cancelled`."""
+        super().__init__(f"call {call}: {failure}: {message}")
+        self.call, self.failure = call, failure
+
+
+class CallTimedOut(CallFailed, TimeoutError):
+    """A call took longer than its `timeout`."""
+
+
+class CallOutOfMemory(CallFailed, MemoryError):
+    """A call needed more memory than it may have."""
+
+
+class SessionEnded(TreadleError):
+    """The session takes no more calls, or ended before the call did."""
+
+
+class WorkerTraceback(Exception):
+    """The traceback of a worker, as the cause of the exception that its function raised."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+
+    def __str__(self) -> str:
+        return f"\n{self.text.rstrip()}"
+
+
+def call_failed(call: str, record: Failed) -> CallFailed:
+    """The exception of a failure that the ledger holds."""
+    kinds = {FailureClass.TIMED_OUT: CallTimedOut, FailureClass.OUT_OF_MEMORY: CallOutOfMemory}
+    kind = next((kind for name, kind in kinds.items() if name == record.failure), CallFailed)
+    return kind(call, record.failure, record.message)
+
+
+class CallKey(NamedTuple):
+    """A call: its group, the partition within that, and the position within the partition."""
+
+    key: str
+    partition: int = 0
+    position: int = 0
+
+
+class CallOwner(Protocol):
+    """The methods of its session that a future calls."""
+
+    def name(self, call: CallKey) -> str: ...
+
+    def cancel(self, future: Future) -> bool: ...
+
+    def records(self, call: CallKey) -> Sequence[AttemptRecord]: ...
+
+    def future(self, call: CallKey) -> Future: ...
+
+
+class Future(concurrent.futures.Future[Any]):
+    """The result of a call, now or later: a `concurrent.futures.Future` whose call outlives this process.
+
+    It may be an argument of a later call, which then gets the result without passing this process.
+    """
+
+    def __init__(self, link: CallOwner, call: CallKey) -> None:
+        super().__init__()
+        self.link, self.call = link, call
+
+    @property
+    def id(self) -> str:
+        """`price-1/17`: the function's calls, and the number among them. Waits until the call is accepted, which means
+        written."""
+        return self.link.name(self.call)
+
+    def cancel(self) -> bool:
+        """Do not begin the call. False: it has begun, or is one of several that run together."""
+        return self.link.cancel(self)
+
+    def logs(self) -> Sequence[AttemptRecord]:
+        """The output of the call, and its failed attempts, oldest first."""
+        return self.link.records(self.call)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.call.key} {self._state.lower()}>"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a future is an argument only of calls of its own session; elsewhere use its `id`")
+
+
+class Futures(Sequence[Future]):
+    """The futures of a map, in the order of its items. Each is made when it is asked for."""
+
+    def __init__(self, link: CallOwner, key: str, calls: int, chunk: int) -> None:
+        self.link, self.key, self.chunk = link, key, chunk
+        self._calls = calls
+
+    def __len__(self) -> int:
+        return self._calls
+
+    @overload
+    def __getitem__(self, index: int) -> Future: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Future]: ...
+    def __getitem__(self, index: int | slice) -> Future | list[Future]:
+        if isinstance(index, slice):
+            return [self[one] for one in range(*index.indices(self._calls))]
+        position = range(self._calls)[index]
+        return self.link.future(CallKey(self.key, position // self.chunk, position % self.chunk))
+
+    def results(self, timeout: float | None = None) -> Iterator[Any]:
+        """The results in order, each as soon as it is there. Raises the exception of the first call that failed, and
+        TimeoutError when one is not there `timeout` seconds after it is asked for."""
+        return (future.result(timeout) for future in self)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("the futures of a map are an argument only of calls of their own session")

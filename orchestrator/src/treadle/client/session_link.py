@@ -1,0 +1,331 @@
+"""A session as one client sees it: a thread writes calls to the call log, and reads their ends from the ledger."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from typing import TYPE_CHECKING
+
+from treadle.executors.operations.calls import CallResult
+from treadle.orchestrator.dispatcher.ledger.ledger import Committed, Failed, LedgerReader, Record, Started
+from treadle.orchestrator.dispatcher.segments.open_segment import CANCELLED
+from treadle.orchestrator.plan.plan import CALLS
+from treadle.orchestrator.run_store.call_log import Called, CallIndex, CallLog, CallPlace, CallRecord, Cancelled
+from treadle.primitives.encoding.by_value import unpack
+from treadle.primitives.encoding.references import BlockRef
+from treadle.primitives.errors import MissingError, TreadleError
+from treadle.primitives.stores.input_files import is_local
+
+from .futures import CallFailed, CallKey, Future, SessionEnded, WorkerTraceback, call_failed
+
+if TYPE_CHECKING:
+    from treadle.orchestrator.dispatcher.ledger.attempt_records import AttemptRecord
+    from treadle.orchestrator.run_store.run_files import RunFiles
+    from treadle.primitives.blocks import Blocks
+
+_BUSY, _QUIET, _REMOTE = 0.001, 0.02, 0.25
+"""Seconds between two looks at the ledger: soon after a sign of life, later, and on a store over the network."""
+_SOON = 1.0
+SILENCE = 3.0
+"""Seconds without an end of a call, while one is waited for, after which the driver is looked for."""
+_KEPT = 16
+"""Partitions whose decoded results are kept for further futures."""
+_LOST = "Its result is gone from the store and the host. Call it again in a new session."
+
+
+class SessionLink:
+    """Sends calls and delivers their results. For any number of threads."""
+
+    def __init__(self, files: RunFiles, blocks: Blocks, look: Callable[[], bool]) -> None:
+        """`look`: ensures a driver for the run, and returns whether the run is open. Called after `SILENCE`."""
+        self._files, self._blocks, self._look = files, blocks, look
+        self._writer, self._keys = secrets.token_hex(6), count(1)
+        self._log = CallLog(files, self._writer)
+        self._ledger = LedgerReader(files.store, files.segment(CALLS), files.key)
+        self._index = CallIndex()
+        self._lock = threading.RLock()
+        self._news = threading.Condition(self._lock)
+        """A record was written or read."""
+        self._wake = threading.Event()
+        self._outbox: list[CallRecord] = []
+        self._ends: dict[CallPlace, BlockRef | Failed] = {}
+        self._begun: set[CallPlace] = set()
+        self._own: set[CallPlace] = set()
+        """Partitions of calls that were made here and have not ended."""
+        self._unplaced: defaultdict[str, list[Future]] = defaultdict(list)
+        self._waiting: defaultdict[CallPlace, list[Future]] = defaultdict(list)
+        self._decoded: OrderedDict[CallPlace, list[CallResult]] = OrderedDict()
+        self._error: TreadleError | None = None
+        self._closing, self._local = False, is_local(files.store.url)
+        self._last = time.monotonic()
+        self._ready: list[CallPlace] = []
+        """Partitions that have ended and have futures."""
+        self._take_calls(self._log.read())
+        self._thread = threading.Thread(target=self._serve, name="treadle-session", daemon=True)
+        self._thread.start()
+
+    # -- sending
+
+    def key(self) -> str:
+        """A key that no call or function of the session has."""
+        return f"{self._writer}-{next(self._keys)}"
+
+    def send(self, *records: CallRecord) -> None:
+        """Have records written, soon and in order. Raises the error that ended the session here."""
+        with self._lock:
+            self._raise_error()
+            self._outbox += records
+        self._wake.set()
+
+    def wait_for_own(self) -> None:
+        """Wait until the calls that were made here have ended. Raises the error that ended the session here."""
+        self._await(lambda: not self._own and not self._outbox)
+
+    def close(self) -> None:
+        """Write the remaining calls, and stop. Futures that are not done get no result."""
+        self._closing = True
+        self._wake.set()
+        self._thread.join()
+        self._raise_error()
+
+    # -- futures
+
+    def future(self, call: CallKey) -> Future:
+        """A future of a call that was sent, or that another client sent."""
+        future = Future(self, call)
+        with self._lock:
+            if call.key in self._index.first:
+                self._place(future)
+            else:
+                self._unplaced[call.key].append(future)
+        self._wake.set()
+        return future
+
+    def name(self, call: CallKey) -> str:
+        place = self._placed(call)
+        return f"{place.segment}/{place.partition}" + (f"/{call.position}" if self._chunk(call.key) > 1 else "")
+
+    def records(self, call: CallKey) -> Sequence[AttemptRecord]:
+        from .attempt_logs import LogFollower
+
+        place = self._placed(call)
+        return [one for one in LogFollower(self._files).new() if (one.segment, one.partition) == place]
+
+    def cancel(self, future: Future) -> bool:
+        if future.done() or self._chunk(future.call.key) > 1:
+            return future.cancelled()
+        place = self._placed(future.call)
+        self.send(Cancelled(future.call.key, future.call.partition))
+        with self._news:
+            self._news.wait_for(lambda: self._error or place in self._ends or place in self._begun)
+            end = self._ends.get(place)
+            return isinstance(end, Failed) and end.failure == CANCELLED
+
+    def calls(self) -> list[Called]:
+        """The calls of the session so far, of all clients, in order."""
+        with self._lock:
+            return list(self._index.calls.values())
+
+    def key_of(self, segment: str, partition: int) -> CallKey:
+        """The call of a partition. Raises KeyError for an unknown one."""
+        with self._lock:
+            for key, called in self._index.calls.items():
+                first = self._index.first[key]
+                if first.segment == segment and 0 <= partition - first.partition < len(called.arguments.parts):
+                    return CallKey(key, partition - first.partition)
+        raise KeyError(f"{segment}/{partition}")
+
+    def _chunk(self, key: str) -> int:
+        self._await(lambda: key in self._index.calls)
+        return self._index.calls[key].chunk
+
+    def _placed(self, call: CallKey) -> CallPlace:
+        self._await(lambda: call.key in self._index.first)
+        return self._index.place(call.key, call.partition)
+
+    def _await(self, holds: Callable[[], bool]) -> None:
+        with self._news:
+            self._news.wait_for(lambda: self._error or holds())
+            if not holds():
+                self._raise_error()
+
+    def _raise_error(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _place(self, future: Future) -> None:
+        place = self._index.place(future.call.key, future.call.partition)
+        self._waiting[place].append(future)
+        if place in self._begun:
+            _show_running(future)
+        if place in self._ends:
+            self._ready.append(place)
+
+    # -- the thread
+
+    def _serve(self) -> None:
+        try:
+            while not self._closing or self._outbox:
+                self._turn()
+                self._wake.wait(self._interval())
+                self._wake.clear()
+        except TreadleError as error:
+            self._end(error)
+        except Exception as defect:  # noqa: BLE001  the thread's end must reach every waiting future
+            self._end(SessionEnded(f"the session broke: {type(defect).__name__}: {defect}"))
+
+    def _turn(self) -> None:
+        read = self._write() or self._log.read() if self._log.may_have_more() or self._outbox else []
+        self._take_calls(read)
+        self._take_ends(self._ledger.read())
+        with self._lock:
+            ready, self._ready = self._ready, []
+        for place in ready:
+            self._deliver(place)
+        if self._waiting_for_ends() and time.monotonic() - self._last > SILENCE:
+            self._last = time.monotonic()
+            if not self._look():
+                self._take_ends(self._ledger.read())
+                raise SessionEnded("the session's run has ended", "Start a new session.")
+
+    def _waiting_for_ends(self) -> bool:
+        return bool(self._own) or any(self._waiting.values())
+
+    def _interval(self) -> float:
+        if self._outbox or self._ready:
+            return 0.0
+        if not self._local:
+            return _REMOTE
+        return _BUSY if time.monotonic() - self._last < _SOON else _QUIET
+
+    def _write(self) -> list[CallRecord]:
+        with self._lock:
+            batch = list(self._outbox)
+        if not batch:
+            return []
+        chain = self._log.write(batch)
+        self._last = time.monotonic()
+        with self._news:
+            del self._outbox[: len(batch)]
+            self._news.notify_all()
+        return chain
+
+    def _take_calls(self, records: Iterable[CallRecord]) -> None:
+        with self._news:
+            for record in records:
+                if self._index.ended:
+                    self._refuse_own(record)
+                    continue
+                self._index.add(record)
+                if isinstance(record, Called):
+                    self._note_own(record)
+                    for future in self._unplaced.pop(record.key, ()):
+                        self._place(future)
+            self._news.notify_all()
+
+    def _take_ends(self, records: Sequence[Record]) -> None:
+        if not records:
+            return
+        self._last = time.monotonic()
+        with self._news:
+            for record in records:
+                self._take_end(record)
+            self._news.notify_all()
+
+    def _take_end(self, record: Record) -> None:
+        match record:
+            case Started(segment, attempts):
+                for partition in attempts:
+                    self._begin(CallPlace(segment, partition))
+            case Committed(segment, outcome) if outcome.block is not None:
+                self._note(CallPlace(segment, outcome.partition), outcome.block)
+            case Failed(segment, partition) if record.final:
+                self._note(CallPlace(segment, partition), record)
+
+    def _begin(self, place: CallPlace) -> None:
+        self._begun.add(place)
+        for future in self._waiting.get(place, ()):
+            _show_running(future)
+
+    def _refuse_own(self, record: CallRecord) -> None:
+        """A call that comes after the end of the session is ignored. Raises SessionEnded for one that was made here."""
+        if isinstance(record, Called) and record.key.startswith(self._writer):
+            raise SessionEnded("the session has ended", "Start a new session for more calls.")
+
+    def _note_own(self, called: Called) -> None:
+        if called.key.startswith(self._writer):
+            segment, first = self._index.first[called.key]
+            self._own.update(CallPlace(segment, first + number) for number in range(len(called.arguments.parts)))
+
+    def _note(self, place: CallPlace, end: BlockRef | Failed) -> None:
+        self._ends[place] = end
+        self._own.discard(place)
+        if place in self._waiting:
+            self._ready.append(place)
+
+    def _deliver(self, place: CallPlace) -> None:
+        with self._lock:
+            futures, end = self._waiting.pop(place, []), self._ends[place]
+        for future in futures:
+            self._resolve(future, place, end)
+
+    def _resolve(self, future: Future, place: CallPlace, end: BlockRef | Failed) -> None:
+        if isinstance(end, Failed):
+            name = f"{place.segment}/{place.partition}"
+            if end.failure == CANCELLED:
+                super(Future, future).cancel()
+                future.set_running_or_notify_cancel()
+            else:
+                future.set_exception(call_failed(name, end))
+            return
+        try:
+            result = self._results(place, end)[future.call.position]
+        except Exception as error:  # noqa: BLE001  a user's class may raise anything when it is rebuilt
+            future.set_exception(_unreadable(place, error))
+            return
+        _settle(future, result)
+
+    def _results(self, place: CallPlace, block: BlockRef) -> list[CallResult]:
+        known = self._decoded.get(place)
+        if known is None:
+            (packed,) = self._blocks.get(block.slice(0))
+            known = self._decoded[place] = unpack(packed)
+            if len(self._decoded) > _KEPT:
+                self._decoded.popitem(last=False)
+        return known
+
+    def _end(self, error: TreadleError) -> None:
+        with self._news:
+            self._error = error
+            left = [one for futures in (*self._waiting.values(), *self._unplaced.values()) for one in futures]
+            self._waiting.clear()
+            self._unplaced.clear()
+            self._news.notify_all()
+        for future in left:
+            future.set_exception(error)
+
+
+def _show_running(future: Future) -> None:
+    if not (future.running() or future.done()):
+        future.set_running_or_notify_cancel()
+
+
+def _settle(future: Future, result: CallResult) -> None:
+    if result.error is None:
+        future.set_result(result.value)
+        return
+    result.error.__cause__ = WorkerTraceback(result.traceback)
+    future.set_exception(result.error)
+
+
+def _unreadable(place: CallPlace, error: Exception) -> Exception:
+    name = f"{place.segment}/{place.partition}"
+    if isinstance(error, MissingError):
+        return CallFailed(name, "unreachable", f"{error.message}. {_LOST}")
+    if isinstance(error, TreadleError):
+        return error
+    return CallFailed(name, "user error", f"its result cannot be rebuilt here: {type(error).__name__}: {error}")

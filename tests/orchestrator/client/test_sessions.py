@@ -1,0 +1,292 @@
+"""Sessions against the embedded server: calls, futures, errors, and other clients."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import threading
+import time
+from collections.abc import Iterator
+from operator import add, mul
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from eventually import eventually
+
+from treadle.client import (
+    CallFailed,
+    CallTimedOut,
+    Client,
+    Future,
+    Futures,
+    Session,
+    SessionEnded,
+    as_completed,
+    attach,
+    session,
+)
+from treadle.dsl import Workflow, items
+from treadle.orchestrator import embedded
+from treadle.orchestrator.environment.home import Home
+from treadle.primitives.errors import UsageError
+
+PATIENCE = 90
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("sessions") / "home"
+    yield folder
+    embedded.down(Home(folder))
+
+
+@pytest.fixture(scope="module")
+def calls(home: Path) -> Iterator[Session]:
+    with session("shared", home=home) as found:
+        yield found
+
+
+class Refusal(Exception):
+    """An exception of the test's own."""
+
+    def __init__(self, number: int, reason: str) -> None:
+        super().__init__(number, reason)
+        self.number = number
+
+
+def refuse(number: int) -> int:
+    raise Refusal(number, "odd")
+
+
+def refuse_odd(number: int) -> int:
+    return refuse(number) if number % 2 else number
+
+
+def wait_for(flag: Path, value: int) -> int:
+    while not flag.exists():
+        time.sleep(0.01)
+    return value
+
+
+# -- calls
+
+
+def test_result_is_that_of_the_function(calls: Session) -> None:
+    assert calls.submit(divmod, 17, 5).result(PATIENCE) == (3, 2)
+    assert calls.submit(dict, one=1).result(PATIENCE) == {"one": 1}
+
+
+def test_closure_and_its_argument_are_taken_as_they_are_now(calls: Session) -> None:
+    step, given = 3, [1, 2]
+    future = calls.submit(lambda values: [value + step for value in values], given)
+    given.append(9)
+    step = 100
+    assert future.result(PATIENCE) == [4, 5]
+
+
+@pytest.mark.parametrize("chunk", ["auto", 1, 3, 100])
+def test_map_keeps_the_order_of_its_items(calls: Session, chunk: Any) -> None:
+    futures = calls.map(add, range(10), range(0, 100, 10), chunk=chunk)
+    assert len(futures) == 10
+    assert list(futures.results(PATIENCE)) == [11 * number for number in range(10)]
+    assert futures[-1].result(PATIENCE) == 99
+    assert [one.result(PATIENCE) for one in futures[2:4]] == [22, 33]
+
+
+def test_map_of_nothing_is_empty(calls: Session) -> None:
+    assert list(calls.map(add, [], []).results()) == []
+
+
+def test_starmap_takes_the_members_of_each_item_as_arguments(calls: Session) -> None:
+    pairs = ((number, number + 1) for number in range(4))
+    assert list(calls.starmap(mul, pairs).results(PATIENCE)) == [0, 2, 6, 12]
+
+
+def test_futures_are_arguments_at_any_depth(calls: Session) -> None:
+    two = calls.submit(add, 1, 1)
+    squares = calls.map(mul, range(5), range(5), chunk=2)
+    assert calls.submit(add, two, two).result(PATIENCE) == 4
+    assert calls.submit(sum, squares).result(PATIENCE) == 30
+    assert calls.submit(lambda found: found["a"][0] + found["b"], {"a": [two], "b": squares[3]}).result(PATIENCE) == 11
+
+
+def test_array_comes_back_as_a_read_only_view(calls: Session) -> None:
+    given = np.arange(100_000.0)
+    future = calls.submit(lambda array: (array.flags.writeable, array * 2), given)
+    was_writeable, doubled = calls.submit(lambda pair: pair, future).result(PATIENCE)
+    np.testing.assert_array_equal(doubled, given * 2)
+    assert (was_writeable, doubled.flags.writeable) == (False, False)
+
+
+def test_completed_futures_come_as_they_end(calls: Session, tmp_path: Path) -> None:
+    flag = tmp_path / "go"
+    late, soon = calls.submit(wait_for, flag, 1), calls.submit(wait_for, tmp_path, 2)
+    found = as_completed([late, soon], PATIENCE)
+    assert next(found) is soon
+    flag.touch()
+    assert next(found) is late
+
+
+# -- failures
+
+
+def test_exception_keeps_its_class_and_has_the_workers_traceback_as_its_cause(calls: Session) -> None:
+    with pytest.raises(Refusal) as caught:
+        calls.submit(refuse, 3).result(PATIENCE)
+    assert caught.value.number == 3
+    assert "in refuse" in str(caught.value.__cause__)
+
+
+def test_failed_call_of_a_map_leaves_the_others(calls: Session) -> None:
+    futures = calls.map(refuse_odd, range(12), chunk=4)
+    assert [one.result(PATIENCE) for one in futures[::2]] == list(range(0, 12, 2))
+    assert {type(one.exception(PATIENCE)) for one in futures[1::2]} == {Refusal}
+
+
+def test_call_that_needs_a_failed_call_has_its_exception(calls: Session) -> None:
+    assert isinstance(calls.submit(add, calls.submit(refuse, 1), 1).exception(PATIENCE), Refusal)
+
+
+def test_exception_is_retried_as_often_as_asked_for(calls: Session, tmp_path: Path) -> None:
+    def third_time(folder: Path) -> int:
+        count = len(list(folder.iterdir()))
+        (folder / str(count)).touch()
+        if count < 2:
+            raise ValueError("not yet")
+        return count
+
+    assert calls.with_options(retries=2).submit(third_time, tmp_path).result(PATIENCE) == 2
+
+
+def test_call_that_takes_too_long_has_timed_out(calls: Session) -> None:
+    with pytest.raises(CallTimedOut, match="timed out"):
+        calls.with_options(timeout=0.2).submit(time.sleep, 60).result(PATIENCE)
+
+
+@pytest.mark.parametrize("given", [threading.Lock(), iter([1])])
+def test_argument_that_cannot_be_pickled_is_refused_at_once(calls: Session, given: Any) -> None:
+    if not isinstance(given, Iterator):
+        with pytest.raises(UsageError, match="the arguments cannot be pickled: TypeError"):
+            calls.submit(id, given)
+    with pytest.raises(UsageError, match="cannot be taken by value"):
+        calls.submit(lambda: (given, threading.Lock(), calls))
+
+
+def test_result_that_cannot_be_pickled_is_an_error_that_says_so(calls: Session) -> None:
+    error = calls.submit(threading.Lock).exception(PATIENCE)
+    assert "the result of type lock cannot be pickled" in str(error)
+
+
+def test_worker_that_dies_again_and_again_fails_the_call(calls: Session) -> None:
+    import os
+
+    with pytest.raises(CallFailed, match="poison"):
+        calls.submit(os._exit, 3).result(PATIENCE)
+
+
+def test_unknown_executor_fails_the_call_and_not_the_session(calls: Session) -> None:
+    with pytest.raises(CallFailed, match="no executor 'moon'"):
+        calls.with_options(executor="moon").submit(add, 1, 1).result(PATIENCE)
+    assert calls.submit(add, 1, 1).result(PATIENCE) == 2
+
+
+def test_option_below_zero_is_refused(calls: Session) -> None:
+    with pytest.raises(UsageError, match="at least 0"):
+        calls.with_options(retries=-1)
+    with pytest.raises(UsageError, match="chunk is 0"):
+        calls.map(abs, [1], chunk=0)
+
+
+def test_future_of_another_session_is_refused_as_an_argument(calls: Session, home: Path) -> None:
+    with session("other", home=home) as other, pytest.raises(UsageError, match="a future of another session"):
+        other.submit(add, calls.submit(add, 1, 1), 1)
+
+
+# -- cancelling
+
+
+def test_call_that_has_not_begun_can_be_cancelled(calls: Session, tmp_path: Path) -> None:
+    flag = tmp_path / "go"
+    running = [calls.submit(wait_for, flag, number) for number in range(64)]
+    last = running[-1]
+    after = calls.submit(add, last, 1)
+    eventually(running[0].running)
+    assert last.cancel()
+    assert last.cancelled()
+    assert not running[0].cancel()
+    flag.touch()
+    assert [one.result(PATIENCE) for one in running[:-1]] == list(range(63))
+    with pytest.raises(CallFailed, match="which failed"):
+        after.result(PATIENCE)
+
+
+# -- other clients
+
+
+def test_another_client_finds_the_calls_and_adds_some(home: Path) -> None:
+    with session("two", home=home) as first:
+        single, many = first.submit(add, 1, 2), first.map(abs, [-1, -2])
+        assert single.result(PATIENCE) == 3
+        name = many[1].id
+        other = attach(first.id, home=home)
+        found = other.futures()
+        assert isinstance(found[0], Future)
+        assert isinstance(found[1], Futures)
+        assert found[0].result(PATIENCE) == 3
+        assert list(found[1].results(PATIENCE)) == [1, 2]
+        assert other[name].result(PATIENCE) == 2
+        assert other.submit(add, found[0], 4).result(PATIENCE) == 7
+        other.close()
+
+
+def test_results_of_an_ended_session_are_found_and_no_call_is_taken(home: Path) -> None:
+    with session("ended", home=home) as first:
+        first.submit(add, 1, 2)
+    with Client(home=home) as client:
+        assert client.attach(first.id).wait().show().state == "succeeded"
+    later = attach(first.id, home=home)
+    assert [one.result(PATIENCE) for one in later.futures() if isinstance(one, Future)] == [3]
+    with pytest.raises(SessionEnded, match="the session has ended"):
+        later.submit(add, 1, 2).result(PATIENCE)
+
+
+def test_session_with_the_id_of_a_session_continues_it(home: Path) -> None:
+    with session("mine", id="mine-1", home=home, detach=True) as first:
+        first.submit(add, 1, 2)
+        first.close()
+    again = session("mine", id="mine-1", home=home)
+    (found,) = again.futures()
+    assert isinstance(found, Future)
+    assert found.result(PATIENCE) == 3
+    again.end()
+
+
+def test_id_of_a_workflows_run_is_refused(home: Path) -> None:
+    workflow = Workflow("plain")
+    workflow.map("done", items([1, -2]), uses=abs)
+    with Client(home=home) as client:
+        client.run(workflow, id="plain-1")
+    with pytest.raises(UsageError, match="plain-1 is the run of a workflow"):
+        attach("plain-1", home=home)
+    with pytest.raises(UsageError, match="plain-1 is the run of a workflow"):
+        session(id="plain-1", home=home)
+
+
+# -- as an executor
+
+
+def test_executor_maps_waits_and_shuts_down(calls: Session) -> None:
+    with calls.executor() as executor:
+        assert list(executor.map(add, range(3), range(3))) == [0, 2, 4]
+        done, left = concurrent.futures.wait([executor.submit(add, 1, 1)], timeout=PATIENCE)
+        assert (len(done), len(left)) == (1, 0)
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        executor.submit(add, 1, 1)
+
+
+def test_print_of_a_call_is_in_its_log(home: Path) -> None:
+    with session("logs", home=home) as one:
+        future = one.submit(print, "hello")
+        assert future.result(PATIENCE) is None
+        eventually(lambda: any("hello" in record.log for record in future.logs()))
