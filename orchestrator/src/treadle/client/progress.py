@@ -190,33 +190,35 @@ def _from_beat(node: Node, beat: NodeView) -> StageView:
 
 
 def _closed(files: RunFiles, node: Node, found: dict[str, StageView]) -> StageView | None:
+    """The view of a node that is done; None: it is not."""
     if isinstance(node, BarrierNode):
-        needs = [found[need] for need in node.data if need in found]
-        if any(need.state != "done" for need in needs):
-            return None
-        partitions = sum(need.partitions for need in needs)
-        return replace(_bare(node, "done"), partitions=partitions, committed=partitions)
-    done: Closing | LoopResult | None
-    done = (
-        files.find(LoopResult, f"segments/{node.id}/result") if isinstance(node, LoopNode) else files.closing(node.id)
-    )
+        return _passed(node, [found[need] for need in node.data if need in found])
+    in_loop = isinstance(node, LoopNode)
+    done = files.find(LoopResult, f"segments/{node.id}/result") if in_loop else files.closing(node.id)
     if done is None:
         return None
     summary = done.summary
-    count = done.committed if isinstance(done, Closing) else 0
-    iterations = summary.metrics.get(node.id, {}).get("iterations", "") if isinstance(node, LoopNode) else ""
-    return replace(
+    known = replace(
         _bare(node, "done"),
         partitions=summary.partitions,
-        committed=count,
         rows=summary.rows,
         bytes=summary.size,
         failed_items=summary.failed_items,
-        iteration=f"{node.id} {iterations}" if iterations else "",
         read=summary.read,
         spilled=summary.spilled,
         origin=done.origin,
     )
+    if isinstance(done, Closing):
+        return replace(known, committed=done.committed)
+    iterations = summary.metrics.get(node.id, {}).get("iterations", "")
+    return replace(known, iteration=f"{node.id} {iterations}" if iterations else "")
+
+
+def _passed(barrier: BarrierNode, needs: Sequence[StageView]) -> StageView | None:
+    if any(need.state != "done" for need in needs):
+        return None
+    partitions = sum(need.partitions for need in needs)
+    return replace(_bare(barrier, "done"), partitions=partitions, committed=partitions)
 
 
 def _from_ledger(files: RunFiles, node: Node) -> StageView:

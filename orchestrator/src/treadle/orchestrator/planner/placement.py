@@ -137,16 +137,10 @@ def _holds(node: Node, held: Set[str]) -> bool:
 
 
 def executors_of(graph: Graph) -> frozenset[str]:
-    """Names of all executors that a graph uses."""
-    return frozenset(name for node in graph.nodes for name in _executors(node))
-
-
-def _executors(node: Node) -> frozenset[str]:
-    if isinstance(node, LoopNode):
-        return executors_of(node.body)
-    if isinstance(node, Child):
-        return executors_of(node.graph) if node.graph is not None else frozenset()
-    return frozenset({node.policy.executor}) if isinstance(node, Segment) else frozenset()
+    """Names of all executors that a graph uses, its sub-workflows included."""
+    nodes = list(graph.walk())
+    below = (executors_of(node.graph) for node in nodes if isinstance(node, Child) and node.graph is not None)
+    return frozenset(node.policy.executor for node in nodes if isinstance(node, Segment)).union(*below)
 
 
 def _readers(node: Node, site: RunLocation) -> frozenset[str]:
