@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from eventually import eventually
+from orchestrator.commands import Terminal
 
 from treadle.client import (
     CallFailed,
@@ -219,6 +220,29 @@ def test_call_that_has_not_begun_can_be_cancelled(calls: Session, tmp_path: Path
     assert [one.result(PATIENCE) for one in running[:-1]] == list(range(63))
     with pytest.raises(CallFailed, match="which failed"):
         after.result(PATIENCE)
+
+
+def test_paused_session_lets_running_calls_end_and_begins_no_other(home: Path, tmp_path: Path) -> None:
+    def begun_then_wait(mark: Path, flag: Path) -> int:
+        with mark.open("a") as file:
+            file.write("begun\n")
+        return wait_for(flag, 1)
+
+    with session("paused", home=home) as one, Terminal(tmp_path, home, {}) as terminal:
+        marks, flags = [tmp_path / "a", tmp_path / "b"], [tmp_path / "flag-a", tmp_path / "flag-b"]
+        first = one.submit(begun_then_wait, marks[0], flags[0])
+        second = one.with_options(retries=1).submit(begun_then_wait, marks[1], flags[1])
+        eventually(lambda: all(mark.exists() for mark in marks))
+        assert terminal.run("pause", one.id).code == 0
+        third = one.submit(add, 1, 1)
+        flags[0].touch()
+        assert first.result(PATIENCE) == 1
+        flags[1].touch()
+        assert second.result(PATIENCE) == 1
+        assert not third.done()
+        assert terminal.run("unpause", one.id).code == 0
+        assert third.result(PATIENCE) == 2
+    assert [mark.read_text() for mark in marks] == ["begun\n", "begun\n"]
 
 
 # -- other clients

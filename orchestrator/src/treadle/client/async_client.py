@@ -107,14 +107,14 @@ class AsyncClient:
         await runs.submit(prepared, if_exists=if_exists, start_delay=start_delay)
         return AsyncRun(self, prepared.submission.run)
 
-    async def have_driver(self, run: str) -> bool:
-        """Whether the run is open. If it is, a driver is ensured on the embedded default."""
+    async def have_driver(self, run: str) -> State:
+        """The state of the run. If it is open, a driver is ensured on the embedded default."""
         from .resumption import have_driver
 
         view = await (await self.connect()).view(run)
         if view.open:
             await asyncio.to_thread(have_driver, self.environment, view, lambda _: None)
-        return view.open
+        return view.state
 
     async def run(
         self,

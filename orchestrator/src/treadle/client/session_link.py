@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from treadle.orchestrator.run_store.run_files import RunFiles
     from treadle.primitives.blocks import Blocks
 
+    from .run_views import State
+
 _BUSY, _QUIET, _REMOTE = 0.001, 0.02, 0.25
 """Seconds between two looks at the ledger: soon after a sign of life, later, and on a store over the network."""
 _SOON = 1.0
@@ -40,8 +42,8 @@ _LOST = "Its result is gone from the store and the host. Call it again in a new 
 class SessionLink:
     """Sends calls and delivers their results. For any number of threads."""
 
-    def __init__(self, files: RunFiles, blocks: Blocks, look: Callable[[], bool]) -> None:
-        """`look`: ensures a driver for the run, and returns whether the run is open. Called after `SILENCE`."""
+    def __init__(self, files: RunFiles, blocks: Blocks, look: Callable[[], State]) -> None:
+        """`look`: ensures a driver for the run, and returns the run's state. Called after `SILENCE`."""
         self._files, self._blocks, self._look = files, blocks, look
         self._writer, self._keys = secrets.token_hex(6), count(1)
         self._log = CallLog(files, self._writer)
@@ -188,9 +190,11 @@ class SessionLink:
             self._deliver(place)
         if self._waiting_for_ends() and time.monotonic() - self._last > SILENCE:
             self._last = time.monotonic()
-            if not self._look():
+            state = self._look()
+            if state not in ("running", "paused"):
                 self._take_ends(self._ledger.read())
-                raise SessionEnded("the session's run has ended", "Start a new session.")
+                hint = f"See: treadle show {self._files.run}. For further calls start a new session."
+                raise SessionEnded(f"the session's run {state}", hint)
 
     def _waiting_for_ends(self) -> bool:
         return bool(self._own) or any(self._waiting.values())

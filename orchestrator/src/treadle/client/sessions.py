@@ -39,6 +39,7 @@ from treadle.primitives.stores.shared_memory import HostFolder
 from .async_client import AsyncClient
 from .futures import CallKey, Future, Futures
 from .project_modules import take_by_value
+from .run_views import State
 from .session_link import SessionLink
 from .submission import Prepared, run_id
 from .sync_client import wait_for
@@ -185,8 +186,8 @@ class Session:
     def _futures(self, called: Called) -> Futures:
         return Futures(self._link, called.key, called.calls, called.chunk)
 
-    def look(self) -> bool:
-        """Whether the run is open; then a driver is ensured on the embedded default. Blocking."""
+    def look(self) -> State:
+        """The state of the session's run. If it is open, a driver is ensured on the embedded default. Blocking."""
         return wait_for(self._client.have_driver(self.id))
 
     # -- the end

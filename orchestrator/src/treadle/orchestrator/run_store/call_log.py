@@ -120,6 +120,10 @@ class CallIndex:
             case NoMoreCalls():
                 self.ended = True
 
+    def size(self, segment: str) -> int:
+        """Partitions of a segment so far."""
+        return self._sizes[segment]
+
     def place(self, key: str, partition: int) -> CallPlace:
         """The place of a call's partition. Raises KeyError for an unknown call."""
         segment, first = self.first[key]

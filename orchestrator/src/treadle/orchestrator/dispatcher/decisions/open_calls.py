@@ -80,6 +80,11 @@ class OpenCalls:
     def failed(self) -> int:
         return sum(block is None for block in self._done.values())
 
+    def left(self, segment: str) -> list[CallPlace]:
+        """The partitions of a segment that were called and have not ended."""
+        places = (CallPlace(segment, partition) for partition in range(self._index.size(segment)))
+        return [place for place in places if place not in self._done]
+
     def add(self, record: CallRecord) -> list[Step]:
         """A record of the chain, in its order. Raises CorruptError for a call of an unknown function."""
         if self._index.ended:

@@ -95,7 +95,8 @@ class _SessionRun:
         self._segments: dict[str, OpenRun] = {}
         self._broken: dict[str, Problem] = {}
         """Segments that cannot run, for example because their executor does not start."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], str] = {}
+        """The running segments, with their names."""
         self._todo: deque[Step] = deque()
         self._taking = self._draining = False
         self._changed = asyncio.Event()
@@ -157,11 +158,21 @@ class _SessionRun:
                     self._take([step])
 
     def _check(self) -> None:
-        """Raise the error of a segment, and Stopped once all are drained."""
-        for task in [task for task in self._tasks if task.done() and task.exception()]:
-            task.result()
+        """Raise the error of a segment, and Stopped once all are drained. A segment that cannot run fails its calls."""
+        for task in [task for task in self._tasks if task.done()]:
+            try:
+                with suppress(Stopped):
+                    task.result()
+            except SegmentFailed as failed:
+                self._break(self._tasks.pop(task), failed.problem)
         if self._draining and all(task.done() for task in self._tasks):
             raise Stopped
+
+    def _break(self, name: str, problem: Problem) -> None:
+        self._broken[name] = problem
+        del self._segments[name]
+        for place in self._calls.left(name):
+            self._fail(place, problem.failure, problem.message)
 
     async def _pause(self) -> None:
         """Until the next look at the call log. An end of a call comes sooner."""
@@ -190,7 +201,7 @@ class _SessionRun:
         self._watch(found)
         self._segments[name] = found
         task = spawn(found.run_open())
-        self._tasks.add(task)
+        self._tasks[task] = name
         task.add_done_callback(lambda _: self._changed.set())
         if self._draining:
             found.drain()
