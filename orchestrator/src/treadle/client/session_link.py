@@ -297,7 +297,9 @@ class SessionLink:
         known = self._decoded.get(place)
         if known is None:
             (packed,) = self._blocks.get(block.slice(0))
-            known = self._decoded[place] = unpack(packed)
+            known = unpack(packed)
+            if len(known) > 1:  # a single result is kept by its futures only
+                self._decoded[place] = known
             if len(self._decoded) > _KEPT:
                 self._decoded.popitem(last=False)
         return known

@@ -13,6 +13,7 @@ A session is a run. Its calls are written before they count, and a driver runs t
 
 from __future__ import annotations
 
+import concurrent.futures
 import hashlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
@@ -346,7 +347,7 @@ class SessionExecutor(Executor):
 
     def __init__(self, of: Session) -> None:
         self._session = of
-        self._made: list[Future] = []
+        self._running: set[concurrent.futures.Future[Any]] = set()
         self._shut = False
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
@@ -354,17 +355,18 @@ class SessionExecutor(Executor):
         if self._shut:
             raise RuntimeError("cannot schedule new futures after shutdown")
         future = self._session.submit(fn, *args, **kwargs)
-        self._made.append(future)
+        self._running.add(future)
+        future.add_done_callback(self._running.discard)
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more calls. The session stays open."""
         self._shut = True
-        for future in self._made if cancel_futures else ():
+        left = list(self._running)
+        for future in left if cancel_futures else ():
             future.cancel()
-        for future in self._made if wait else ():
-            if not future.cancelled():
-                future.exception()
+        if wait:
+            concurrent.futures.wait(left)
 
 
 def _name(function: Callable[..., Any]) -> str:
