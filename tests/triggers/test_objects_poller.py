@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from eventually import eventually_async
+from eventually import PATIENCE, eventually_async
 from triggers.deployed import deploy, document
 
 from treadle.orchestrator.environment.connection_errors import Unreachable
@@ -267,6 +267,17 @@ async def test_two_services_start_each_object_once(place: Place) -> None:
     assert sorted(map(int, place.starts.names)) == list(range(30))
     for one in services:
         await one.stop()
+
+
+async def test_stop_ends_a_service_that_was_paused_in_the_same_moment(place: Place) -> None:
+    place.deploy()
+    service = await place.service()
+    await eventually_async(lambda: service.status().state == "running")
+    await service.update(place.deployment, True)
+    stopping = asyncio.create_task(service.stop())
+    done, _ = await asyncio.wait({stopping}, timeout=PATIENCE)
+    assert done, "stop waits for ever"
+    assert service.status().state == "stopped"
 
 
 async def test_no_more_runs_are_open_than_the_trigger_may_have(place: Place) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from eventually import PATIENCE
 
 from treadle.orchestrator.dispatcher.ledger.group_commit import LedgerWriter
 from treadle.orchestrator.dispatcher.ledger.ledger import Closed, Fenced, Ledger
@@ -44,6 +45,36 @@ async def test_waiters_of_a_refused_write_receive_the_error(tmp_path: Path, monk
     with pytest.raises(Fenced):
         writer.append(Closed("s"))
     await writer.close()
+
+
+async def test_close_ends_when_a_wait_during_the_last_write_was_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cancelled wait asks for one more write. `close` ends the writer just as it begins that write."""
+    ledger = Ledger(Store.open(f"file://{tmp_path}"), "runs/r/segments/s", KEY)
+    begun, go_on, flush = threading.Event(), threading.Event(), ledger.flush
+
+    def slow() -> None:
+        flush()
+        begun.set()
+        go_on.wait(60)
+
+    monkeypatch.setattr(ledger, "flush", slow)
+    writer = LedgerWriter(ledger, lambda _: None)
+    writer.append(Closed("s"))
+
+    async def end() -> None:
+        await writer.synced()
+        await writer.close()
+
+    ending = asyncio.create_task(end())
+    await asyncio.to_thread(begun.wait, 60)
+    late = asyncio.create_task(writer.synced())
+    await asyncio.sleep(0)
+    late.cancel()
+    go_on.set()
+    done, _ = await asyncio.wait({ending}, timeout=PATIENCE)
+    assert done, "close waits for ever"
 
 
 async def test_nothing_goes_on_writing_when_the_end_is_broken_off(

@@ -72,7 +72,8 @@ class PollingRunner(ABC):
             self._changed.clear()
             pause = await self._look()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), pause)
+                async with asyncio.timeout(pause):
+                    await self._changed.wait()
 
     async def _look(self) -> float:
         """Run one round; return the seconds until the next."""

@@ -56,7 +56,8 @@ class RunLimit:
         """Return when a run has ended here, or after `seconds`."""
         self._ended.clear()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._ended.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._ended.wait()
 
     async def close(self) -> None:
         """Stop watching runs."""

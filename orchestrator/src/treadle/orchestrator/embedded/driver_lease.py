@@ -104,7 +104,8 @@ class DriverLease:
             if idle_seconds() >= limit and self._no_clients():
                 return "idle"
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._asked.wait(), interval)
+                async with asyncio.timeout(interval):
+                    await self._asked.wait()
                 break
             await self._care()
         return "signal"

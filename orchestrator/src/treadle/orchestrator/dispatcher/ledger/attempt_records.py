@@ -92,7 +92,8 @@ class AttemptLog:
     async def _write_behind(self) -> None:
         while not self._closing:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._full.wait(), self._window)
+                async with asyncio.timeout(self._window):
+                    await self._full.wait()
             self._full.clear()
             self._window = min(2 * self._window, LONGEST_WINDOW)
             with suppress(StoreError):  # the next window tries again, and `close` raises

@@ -78,7 +78,8 @@ class LedgerWriter:
         while True:
             await self._wake.wait()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._hurry.wait(), WINDOW)
+                async with asyncio.timeout(WINDOW):
+                    await self._hurry.wait()
             self._wake.clear()
             self._hurry.clear()
             waiters, self._waiters = self._waiters, []
