@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import threading
 import time
@@ -129,6 +130,11 @@ def test_completed_futures_come_as_they_end(calls: Session, tmp_path: Path) -> N
     assert next(found) is late
 
 
+async def test_future_is_awaited_on_an_event_loop(calls: Session) -> None:
+    futures = [asyncio.wrap_future(calls.submit(add, number, 1)) for number in range(3)]
+    assert await asyncio.wait_for(asyncio.gather(*futures), PATIENCE) == [1, 2, 3]
+
+
 # -- failures
 
 
@@ -190,6 +196,11 @@ def test_unknown_executor_fails_the_call_and_not_the_session(calls: Session) -> 
     with pytest.raises(CallFailed, match="no executor 'moon'"):
         calls.with_options(executor="moon").submit(add, 1, 1).result(PATIENCE)
     assert calls.submit(add, 1, 1).result(PATIENCE) == 2
+
+
+def test_session_on_an_unknown_executor_is_refused(home: Path) -> None:
+    with pytest.raises(UsageError, match="there is no executor 'moon'"):
+        session(executor="moon", home=home)
 
 
 def test_option_below_zero_is_refused(calls: Session) -> None:

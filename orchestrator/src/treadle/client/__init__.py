@@ -9,8 +9,9 @@
 General layout: `async_client` and `sync_client` (the public classes), `client` (the verbs on Temporal and the store),
 `environment` (home, profile, embedded server), `documents`, `input_data`, `preparation` and `submission` (from a
 workflow to a run that can start), `resumption`, `run_lookup` (from a name to a run), `run_views`, `progress` and
-`run_status` (a run at one moment), `sessions`, `session_link`, `futures` and `project_modules` (functions called from
-Python), `attempt_logs`, `stage_data`, `garbage_collection`, `testing` (whole runs inside one process).
+`run_status` (a run at one moment), `sessions`, `session_calls`, `session_link`, `futures` and `project_modules`
+(functions called from Python), `attempt_logs`, `stage_data`, `garbage_collection`, `testing` (whole runs inside one
+process).
 """
 
 from typing import TYPE_CHECKING
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING
 from treadle.primitives.lazy_import import late
 
 if TYPE_CHECKING:
+    from concurrent.futures import as_completed, wait
+
     from treadle.dsl.document.document import InvalidDocument
     from treadle.dsl.validation.inputs import InvalidInputs
     from treadle.orchestrator.dispatcher.ledger.attempt_records import AttemptRecord
@@ -30,7 +33,8 @@ if TYPE_CHECKING:
     from .progress import StageView
     from .run_status import RunStatus
     from .run_views import RunEnd, RunFailure, RunView
-    from .sessions import Session, SessionCalls, as_completed, attach, session, wait
+    from .session_calls import Session, SessionCalls
+    from .sessions import attach, session
     from .sync_client import Client, Run, Stage
 
 __all__ = [
@@ -78,7 +82,9 @@ __getattr__ = late(
         **dict.fromkeys(("RunEnd", "RunFailure", "RunView"), ".run_views"),
         **dict.fromkeys(("CallFailed", "CallOutOfMemory", "CallTimedOut", "Future", "Futures"), ".futures"),
         **dict.fromkeys(("SessionEnded", "WorkerTraceback"), ".futures"),
-        **dict.fromkeys(("Session", "SessionCalls", "as_completed", "attach", "session", "wait"), ".sessions"),
+        **dict.fromkeys(("Session", "SessionCalls"), ".session_calls"),
+        **dict.fromkeys(("attach", "session"), ".sessions"),
+        **dict.fromkeys(("as_completed", "wait"), "concurrent.futures"),
         "RunStatus": ".run_status",
         "StageView": ".progress",
         "AttemptRecord": "treadle.orchestrator.dispatcher.ledger.attempt_records",

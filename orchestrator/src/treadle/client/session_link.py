@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING
 
 from treadle.executors.operations.calls import CallResult
 from treadle.orchestrator.dispatcher.ledger.ledger import Committed, Failed, LedgerReader, Record, Started
-from treadle.orchestrator.dispatcher.segments.open_segment import CANCELLED
 from treadle.orchestrator.plan.plan import CALLS
-from treadle.orchestrator.run_store.call_log import Called, CallIndex, CallLog, CallPlace, CallRecord, Cancelled
+from treadle.orchestrator.run_store.call_log import (
+    CANCELLED,
+    Called,
+    CallIndex,
+    CallLog,
+    CallPlace,
+    CallRecord,
+    Cancelled,
+)
 from treadle.primitives.encoding.by_value import unpack
 from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import MissingError, TreadleError

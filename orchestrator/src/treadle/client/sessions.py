@@ -13,43 +13,18 @@ A session is a run. Its calls are written before they count, and a driver runs t
 
 from __future__ import annotations
 
-import concurrent.futures
-import hashlib
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from concurrent.futures import Executor, as_completed, wait
-from itertools import islice
 from os import PathLike
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING
 
-from treadle.orchestrator.run_store.call_log import (
-    SESSION,
-    Called,
-    FunctionAdded,
-    Need,
-    NoMoreCalls,
-    session_submission,
-)
-from treadle.orchestrator.run_store.run_files import Submission
-from treadle.primitives.blocks import Blocks
-from treadle.primitives.encoding.by_value import Packed, pack
-from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import UsageError
-from treadle.primitives.stores.shared_memory import HostFolder
 
-from .async_client import AsyncClient
-from .futures import CallKey, Future, Futures
-from .project_modules import take_by_value
-from .run_views import State
-from .session_link import SessionLink
-from .submission import Prepared, run_id
-from .sync_client import wait_for
+if TYPE_CHECKING:
+    from treadle.orchestrator.run_store.run_files import Submission
 
-__all__ = ["Session", "SessionCalls", "as_completed", "attach", "session", "wait"]
-_PARTITIONS = 1000
-"""Partitions of a map with an automatic chunk."""
-_INLINE = 8 * 2**10
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+    from .async_client import AsyncClient
+    from .environment import ClientEnvironment
+    from .session_calls import Session
+    from .submission import Prepared
 
 
 def session(
@@ -70,6 +45,10 @@ def session(
 
     Raises UsageError for an id that belongs to the run of a workflow, Unreachable, StoreError.
     """
+    from .async_client import AsyncClient
+    from .session_calls import Session
+    from .sync_client import wait_for
+
     client = AsyncClient(profile=profile, home=home)
     run = wait_for(_begun(client, name, id, executor))
     return Session(client, run, detach=detach)
@@ -81,6 +60,12 @@ def attach(run: str, *, profile: str | None = None, home: str | PathLike[str] | 
     On the embedded default, a driver is started if the calls need one. Raises NoSuchRun, and UsageError for the run of
     a workflow.
     """
+    from treadle.orchestrator.run_store.run_files import Submission
+
+    from .async_client import AsyncClient
+    from .session_calls import Session
+    from .sync_client import wait_for
+
     client = AsyncClient(profile=profile, home=home)
     found = wait_for(client.attach(run)).id
     _check(client.environment.files(found).load(Submission, "spec"))
@@ -90,286 +75,38 @@ def attach(run: str, *, profile: str | None = None, home: str | PathLike[str] | 
 
 
 async def _begun(client: AsyncClient, name: str, id: str | None, executor: str | None) -> str:
-    run = run_id(id, name)
+    from treadle.orchestrator.run_store.call_log import session_submission
+    from treadle.orchestrator.run_store.run_files import Submission
+
+    from .submission import run_id
+
+    run, env = run_id(id, name), client.environment
     await client.connect()
-    submission = session_submission(run, name, executor or client.environment.profile.executor)
-    known = client.environment.files(run).find(Submission, "spec") if id else None
+    known = env.files(run).find(Submission, "spec") if id else None
     if known is not None:
         _check(known)
-    await client.begin(Prepared(submission, b"", _NO_PLAN), if_exists="use" if id else "fail")
+    submission = session_submission(run, name, executor or env.profile.executor)
+    await client.begin(_prepared(env, submission), if_exists="use" if id else "fail")
     return run
 
 
-_NO_PLAN: Any = None
-"""The driver makes the plan."""
+def _prepared(env: ClientEnvironment, submission: Submission) -> Prepared:
+    """Raises UsageError for an executor that the profile does not have."""
+    from treadle.orchestrator.plan.plan import session_plan
+
+    from .submission import Prepared
+
+    can = env.plan_site().executors
+    if submission.executor not in can:
+        text = f"there is no executor {submission.executor!r}"
+        raise UsageError(text, f"The profile has: {', '.join(can)}.")
+    return Prepared(submission, b"", session_plan("", submission.executor, can[submission.executor]))
 
 
 def _check(submission: Submission) -> None:
     """Raises UsageError for the run of a workflow."""
+    from treadle.orchestrator.run_store.call_log import SESSION
+
     if SESSION not in submission.memo:
         text = f"run {submission.run} is the run of a workflow, not a session"
         raise UsageError(text, "Read it with Client().attach, or choose another id.")
-
-
-class Session:
-    """An open session. Use it as a context manager; any number of threads may call it."""
-
-    def __init__(self, client: AsyncClient, run: str, *, detach: bool) -> None:
-        """Made by `session` and `attach`."""
-        self.id, self._client, self._detach = run, client, detach
-        env = client.environment
-        self._files = env.files(run)
-        self._blocks = Blocks(env.store, run, HostFolder(env.home.host_root))
-        self._link = SessionLink(self._files, self._blocks, self.look)
-        self._functions: dict[tuple[bytes, _Options], str] = {}
-
-    def __repr__(self) -> str:
-        return f"<Session {self.id}>"
-
-    # -- calls
-
-    def submit(self, function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Future:
-        """Call the function once. Raises UsageError for a function or arguments that cannot be pickled.
-
-        The arguments are copied now: a later change has no effect. A future among them, of this session and at any
-        depth, stands for its result.
-        """
-        return self.with_options().submit(function, *arguments, **keywords)
-
-    def map(
-        self, function: Callable[..., Any], /, *iterables: Iterable[Any], chunk: int | Literal["auto"] = "auto"
-    ) -> Futures:
-        """Call the function with each item, or with an item of each iterable. One failed call does not end the others.
-
-        `chunk`: calls that run one after another as one task; `auto`: one for up to 1,000 calls, else a thousandth.
-        """
-        return self.with_options().map(function, *iterables, chunk=chunk)
-
-    def starmap(
-        self, function: Callable[..., Any], /, items: Iterable[Iterable[Any]], *, chunk: int | Literal["auto"] = "auto"
-    ) -> Futures:
-        """As `map`, with the members of each item as arguments."""
-        return self.with_options().starmap(function, items, chunk=chunk)
-
-    def with_options(
-        self, *, executor: str = "", retries: int = 0, timeout: float = 0.0, memory: int = 0
-    ) -> SessionCalls:
-        """Calls with other settings.
-
-        - `executor`: the place of the calls; default: that of the session.
-        - `retries`: further attempts after an exception. Lost workers are replaced in any case.
-        - `timeout`: seconds that a task may take; 0: no limit.
-        - `memory`: bytes that a task may allocate; 0: the slot's limit.
-        """
-        return SessionCalls(self, _Options(executor, retries, timeout, memory))
-
-    def executor(self) -> Executor:
-        """The session as a `concurrent.futures.Executor`, for libraries that take one."""
-        return SessionExecutor(self)
-
-    # -- looking
-
-    def futures(self) -> list[Future | Futures]:
-        """The calls of the session so far, of all clients, in order: a Future for `submit`, Futures for a map."""
-        found: list[Future | Futures] = []
-        for called in self._link.calls():
-            single = called.calls == 1
-            found.append(self._link.future(CallKey(called.key)) if single else self._futures(called))
-        return found
-
-    def __getitem__(self, id: str) -> Future:
-        """The future of a call by its id. Raises KeyError for an unknown one."""
-        segment, _, rest = id.partition("/")
-        partition, _, position = rest.partition("/")
-        call = self._link.key_of(segment, int(partition))
-        return self._link.future(call._replace(position=int(position or 0)))
-
-    def _futures(self, called: Called) -> Futures:
-        return Futures(self._link, called.key, called.calls, called.chunk)
-
-    def look(self) -> State:
-        """The state of the session's run. If it is open, a driver is ensured on the embedded default. Blocking."""
-        return wait_for(self._client.have_driver(self.id))
-
-    # -- the end
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None and issubclass(kind, KeyboardInterrupt):
-            sys.stderr.write(f"the calls of session {self.id} go on; attach({self.id!r}) finds them again\n")
-        self.end(wait=kind is None and not self._detach)
-
-    def end(self, *, wait: bool = True) -> None:
-        """Take no more calls, from no client. The accepted calls go on; their results stay until `treadle gc`.
-
-        `wait`: until all calls of this client have ended.
-        """
-        self._link.send(NoMoreCalls())
-        if wait:
-            self._link.wait_for_own()
-        self.close()
-
-    def close(self) -> None:
-        """Let go of the session, which stays open for `attach`, once the calls are accepted. They go on.
-
-        A session without calls and without work ends after an hour.
-        """
-        self._link.close()
-        wait_for(self._client.close())
-
-    def cancel(self) -> None:
-        """Stop the session's run: no further call begins, and running ones are killed."""
-        wait_for(self._client.cancel(self.id))
-
-    # -- for SessionCalls
-
-    def call(self, function: Callable[..., Any], calls: Iterator[Arguments], options: _Options, chunk: int) -> Futures:
-        """Send calls of one function, `chunk` in each partition."""
-        name, key = self._function(function, options), self._link.key()
-        needs, parts, count = list[tuple[Need, ...]](), list[list[Any]](), 0
-        while some := list(islice(calls, chunk)):
-            packed, needed = self._packed(some)
-            needs.append(needed)
-            parts.append([packed])
-            count += len(some)
-        if parts:
-            block = self._blocks.put(f"calls/{key}", "objects", parts, "store", _INLINE)
-            self._link.send(Called(key, name, block, count, chunk, tuple(needs) if any(needs) else ()))
-        return Futures(self._link, key, count, chunk)
-
-    def _packed(self, calls: Sequence[Arguments]) -> tuple[tuple[int, Packed], tuple[Need, ...]]:
-        names = _Names(self._link)
-        take_by_value()
-        try:
-            return (len(calls), pack(list(calls), names.name)), tuple(names.needs)
-        except UsageError:
-            raise
-        except Exception as error:
-            text = f"the arguments cannot be pickled: {type(error).__name__}: {error}"
-            raise UsageError(text, "Pass plain data, or what makes it: a path, an address.") from error
-
-    def _function(self, function: Callable[..., Any], options: _Options) -> str:
-        """The key of a function with its options. Equal functions are sent once."""
-        take_by_value()
-        try:
-            packed = pack(function)
-        except Exception as error:
-            text = f"{_name(function)} cannot be taken by value: {type(error).__name__}: {error}"
-            raise UsageError(text, "Pass what it captures as an argument.") from error
-        known = hashlib.sha256(packed[0]).digest(), options
-        if known not in self._functions or len(packed) > 1:
-            key = self._link.key()
-            code: BlockRef = self._blocks.put(f"calls/{key}", "objects", [[packed]], "store", _INLINE)
-            added = FunctionAdded(key, _name(function), code, *options)
-            self._link.send(added)
-            self._functions[known] = key
-        return self._functions[known]
-
-
-class _Options(tuple[str, int, float, int]):
-    """Executor, retries, timeout, memory."""
-
-    def __new__(cls, executor: str, retries: int, timeout: float, memory: int) -> Self:
-        if retries < 0 or timeout < 0 or memory < 0:
-            raise UsageError("retries, timeout and memory are at least 0", "Leave out those that set no limit.")
-        return super().__new__(cls, (executor, retries, timeout, memory))
-
-
-class SessionCalls:
-    """Calls of a session with their own settings. Made by `Session.with_options`."""
-
-    def __init__(self, of: Session, options: _Options) -> None:
-        self._session, self._options = of, options
-
-    def submit(self, function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Future:
-        """As `Session.submit`."""
-        return self._session.call(function, iter([(arguments, keywords)]), self._options, 1)[0]
-
-    def map(
-        self, function: Callable[..., Any], /, *iterables: Iterable[Any], chunk: int | Literal["auto"] = "auto"
-    ) -> Futures:
-        """As `Session.map`."""
-        known = [len(one) for one in iterables if isinstance(one, Sized)]
-        items = zip(*iterables, strict=False)
-        if chunk == "auto" and len(known) == len(iterables):  # the items need not be in memory together
-            return self._starmap(function, items, _chunk(min(known, default=0)))
-        return self.starmap(function, items, chunk=chunk)
-
-    def starmap(
-        self, function: Callable[..., Any], /, items: Iterable[Iterable[Any]], *, chunk: int | Literal["auto"] = "auto"
-    ) -> Futures:
-        """As `Session.starmap`."""
-        if chunk == "auto":
-            items = list(items)
-            chunk = _chunk(len(items))
-        if chunk < 1:
-            raise UsageError(f"chunk is {chunk}", "Give the number of calls in a task, at least 1.")
-        return self._starmap(function, items, chunk)
-
-    def _starmap(self, function: Callable[..., Any], items: Iterable[Iterable[Any]], chunk: int) -> Futures:
-        return self._session.call(function, ((tuple(item), {}) for item in items), self._options, chunk)
-
-
-def _chunk(calls: int) -> int:
-    return max(1, -(-calls // _PARTITIONS))
-
-
-class _Names:
-    """Names the futures among arguments, and collects the results that they need."""
-
-    def __init__(self, link: SessionLink) -> None:
-        self._link = link
-        self._numbers: dict[Need, int] = {}
-
-    @property
-    def needs(self) -> list[Need]:
-        return list(self._numbers)
-
-    def name(self, found: object) -> object:
-        """The name of a future. None for another object. Raises UsageError for a future of another session."""
-        if not isinstance(found, Future | Futures):
-            return None
-        if found.link is not self._link:
-            raise UsageError("a future of another session is an argument", "Pass its result.")
-        if isinstance(found, Future):
-            return "one", self._number(found.call.key, found.call.partition), found.call.position
-        partitions = -(-len(found) // found.chunk)
-        return "all", tuple(self._number(found.key, partition) for partition in range(partitions))
-
-    def _number(self, key: str, partition: int) -> int:
-        return self._numbers.setdefault((key, partition), len(self._numbers))
-
-
-class SessionExecutor(Executor):
-    """A session as a `concurrent.futures.Executor`."""
-
-    def __init__(self, of: Session) -> None:
-        self._session = of
-        self._running: set[concurrent.futures.Future[Any]] = set()
-        self._shut = False
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
-        """As `Session.submit`."""
-        if self._shut:
-            raise RuntimeError("cannot schedule new futures after shutdown")
-        future = self._session.submit(fn, *args, **kwargs)
-        self._running.add(future)
-        future.add_done_callback(self._running.discard)
-        return future
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more calls. The session stays open."""
-        self._shut = True
-        left = list(self._running)
-        for future in left if cancel_futures else ():
-            future.cancel()
-        if wait:
-            concurrent.futures.wait(left)
-
-
-def _name(function: Callable[..., Any]) -> str:
-    """A name for the function's calls, fit for the name of a folder."""
-    text = str(getattr(function, "__name__", type(function).__name__))
-    return "".join(char if char.isascii() and (char.isalnum() or char == "_") else "_" for char in text)[:60] or "call"

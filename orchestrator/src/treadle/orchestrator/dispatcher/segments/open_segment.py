@@ -15,8 +15,6 @@ from ..tasks.payload_budget import room
 from .failed_segment import BlocksLost, Stopped
 from .segment import SegmentRun
 
-CANCELLED = "cancelled"
-"""The failure of a partition that was withdrawn, in its record."""
 _LATER = ItemSplit(())
 
 

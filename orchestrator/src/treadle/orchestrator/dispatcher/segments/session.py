@@ -21,7 +21,7 @@ from treadle.primitives.errors import FailureClass, UsageError
 from treadle.primitives.stores.input_files import is_local
 
 from ...plan.plan import Segment
-from ...run_store.call_log import CallLog, CallPlace, CallRecord, FunctionAdded, NoMoreCalls
+from ...run_store.call_log import CANCELLED, CallLog, CallPlace, CallRecord, FunctionAdded, NoMoreCalls
 from ...run_store.run_files import Manifest
 from ...scheduler.instructions import Problem, Summary
 from ..decisions.open_calls import BeginCall, ExpectCalls, FailCall, OpenCalls, OpenFunction, Step, WithdrawCall
@@ -32,7 +32,7 @@ from ..ledger.ledger_state import Account, SegmentHistory, replay_all
 from ..orders import NodeOrder, Progress
 from .execute_segment import Desk, prepare, writing
 from .failed_segment import BlocksLost, SegmentFailed, Stopped
-from .open_segment import CANCELLED, OpenRun, open_segment
+from .open_segment import OpenRun, open_segment
 from .segment import SegmentRun
 
 IDLE = 3600.0
