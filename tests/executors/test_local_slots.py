@@ -213,3 +213,11 @@ async def test_an_unknown_secret_is_refused_before_anything_runs(bench: Workbenc
 def test_an_executor_without_slots_is_refused(place: Place) -> None:
     with pytest.raises(UsageError, match="at least one slot"):
         LocalExecutor(run_key=place.run_key, slots=0)
+
+
+async def test_first_product_of_matrices_needs_no_memory_of_the_task(own_path: Workbench) -> None:
+    """The limit leaves room for NumPy, but not for OpenBLAS's buffer of 32 MB."""
+    task = _calling(own_path.task("same", [[3]], memory=48 << 20), "blas_functions:product")
+    (report,) = await own_path.run(msgspec.structs.replace(task, timeout=60))
+    assert isinstance(report, Outcome), report
+    assert own_path.records(report) == [9000.0]

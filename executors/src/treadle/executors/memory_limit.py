@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import signal
@@ -28,6 +29,17 @@ def limit_allocation(bound: int) -> None:
     if hard != resource.RLIM_INFINITY:
         soft = min(soft, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+
+
+@contextlib.contextmanager
+def uncounted() -> Iterator[None]:
+    """Raise the limit by the memory that is allocated within the context."""
+    soft, before = resource.getrlimit(resource.RLIMIT_DATA)[0], allocated_bytes()
+    limit_allocation(0)
+    try:
+        yield
+    finally:
+        limit_allocation(0 if soft == resource.RLIM_INFINITY else soft + allocated_bytes() - before)
 
 
 def processors() -> int:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import resource
+import sys
 import time
 
 from .. import memory_limit
@@ -26,6 +28,8 @@ _RESET_PEAK = b"5"
 """Resets VmHWM to the current resident size (proc(5), clear_refs)."""
 
 
+_BLAS_SIZE = 64
+"""Rows and columns of matrices whose product needs OpenBLAS's buffer."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _OLD_MOST = 32 << 20
 """The highest threshold that older versions of glibc accept."""
@@ -67,6 +71,24 @@ def give_back_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
     except AttributeError:
         return
+
+
+@functools.cache
+def _allocate_blas_buffer() -> None:
+    import numpy as np
+
+    with memory_limit.uncounted():
+        matrix = np.ones((_BLAS_SIZE, _BLAS_SIZE))
+        _ = matrix @ (2 * matrix.T)
+
+
+def prepare_blas() -> None:
+    """Allocate OpenBLAS's buffer of 32 MB, once, if NumPy is imported. The buffer does not count as the task's memory.
+
+    OpenBLAS allocates it at the first large product. If the memory limit forbids that, OpenBLAS tries again for ever.
+    """
+    if "numpy" in sys.modules:
+        _allocate_blas_buffer()
 
 
 class Meter:

@@ -61,7 +61,7 @@ from ..redaction import Redactor
 from ..spill.memory_budget import MemoryBudget, room_of
 from ..spill.part_spill import SpilledBytes
 from .input_cache import InputCache, read_input
-from .process_setup import Meter, give_back_memory
+from .process_setup import Meter, give_back_memory, prepare_blas
 from .sink import Made, make
 
 _CACHE_SHARE = 8
@@ -186,6 +186,7 @@ class Runtime:
         known = self._functions.get(reference)
         if known is None:
             known = self._functions[reference] = _load(reference, self._captured)
+        prepare_blas()
         return known
 
     # -- a partition
