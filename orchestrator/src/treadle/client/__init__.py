@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING
 from treadle.primitives.lazy_import import late
 
 if TYPE_CHECKING:
-    from concurrent.futures import as_completed, wait
-
     from treadle.dsl.document.document import InvalidDocument
     from treadle.dsl.validation.inputs import InvalidInputs
     from treadle.orchestrator.dispatcher.ledger.attempt_records import AttemptRecord
@@ -66,10 +64,8 @@ __all__ = [
     "Unreachable",
     "WorkerError",
     "WorkerTraceback",
-    "as_completed",
     "attach",
     "session",
-    "wait",
 ]
 
 __getattr__ = late(
@@ -84,7 +80,6 @@ __getattr__ = late(
         **dict.fromkeys(("SessionEnded", "WorkerTraceback"), ".futures"),
         **dict.fromkeys(("Session", "SessionCalls"), ".session_calls"),
         **dict.fromkeys(("attach", "session"), ".sessions"),
-        **dict.fromkeys(("as_completed", "wait"), "concurrent.futures"),
         "RunStatus": ".run_status",
         "StageView": ".progress",
         "AttemptRecord": "treadle.orchestrator.dispatcher.ledger.attempt_records",

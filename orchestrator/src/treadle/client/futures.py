@@ -88,6 +88,15 @@ class Future(concurrent.futures.Future[Any]):
         written."""
         return self.link.name(self.call)
 
+    def result(self, timeout: float | None = None) -> Any:
+        """The result of the call. Raises the exception of its function, with the worker's traceback as its cause;
+        CallFailed for another failure, CancelledError, and TimeoutError after `timeout` seconds."""
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """The exception that `result` would raise. None: the call succeeded. Raises CancelledError, TimeoutError."""
+        return super().exception(timeout)
+
     def cancel(self) -> bool:
         """Do not begin the call. False: it has begun, or is one of several that run together."""
         return self.link.cancel(self)

@@ -38,6 +38,14 @@ class UnpicklableError(Exception):
     """Stands for an exception or a result that cannot be pickled. Its text names the class and the reason."""
 
 
+class _NeedFailed(BaseException):
+    """A call that the arguments name has failed."""
+
+    def __init__(self, result: CallResult) -> None:
+        super().__init__()
+        self.result = result
+
+
 def call_function(op: CallFunction, flow: Flow, attempt: Attempt) -> Flow:
     """Call the function with each of the arguments. An exception is a result too, unless another attempt is left.
 
@@ -47,6 +55,8 @@ def call_function(op: CallFunction, flow: Flow, attempt: Attempt) -> Flow:
     try:
         calls: list[Arguments] = unpack(packed, partial(_resolved, [unpack(one) for one in needed]))
         function = _function(op.function, attempt)
+    except _NeedFailed as failed:
+        return objects([pack([failed.result] * count)])
     except (StageFailed, InputFailed):
         raise
     except BaseException as error:  # noqa: BLE001  as of the call itself
@@ -80,17 +90,15 @@ def _function(slice: Slice, attempt: Attempt) -> Callable[..., Any]:
 
 
 def _resolved(needed: list[list[CallResult]], name: tuple[Any, ...]) -> Any:
-    """The results that a name stands for: ("one", need, position), or ("all", needs). Raises the exception of a call
-    that failed."""
+    """The values that a name stands for: ("one", need, position), or ("all", needs). Raises _NeedFailed."""
     if name[0] == "one":
-        return outcome(needed[name[1]][name[2]])
-    return [outcome(result) for need in name[1] for result in needed[need]]
+        return _value(needed[name[1]][name[2]])
+    return [_value(result) for need in name[1] for result in needed[need]]
 
 
-def outcome(result: CallResult) -> Any:
-    """The value. Raises the exception of a call that failed."""
+def _value(result: CallResult) -> Any:
     if result.error is not None:
-        raise result.error
+        raise _NeedFailed(result)
     return result.value
 
 
