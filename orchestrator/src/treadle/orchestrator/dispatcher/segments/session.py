@@ -180,7 +180,8 @@ class _SessionRun:
         lately = time.monotonic() - self._last_call < _SOON
         self._changed.clear()
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), _REMOTE if remote else _BUSY if lately else _QUIET)
+            async with asyncio.timeout(_REMOTE if remote else _BUSY if lately else _QUIET):
+                await self._changed.wait()
 
     # -- steps
 
