@@ -57,6 +57,20 @@ async def test_short_work_schedules_no_activity(here: Service, tmp_path: Path, m
     assert await scheduled(here, "short") == 0
 
 
+async def test_nodes_that_begin_together_are_activities(
+    here: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the second would wait for the end of the first."""
+    monkeypatch.setattr(activities, "BRIEF", LONG)
+    flag = tmp_path / "go"
+    slow = mapped({"range": 1}, "slowly", **{"with": {"flag": str(flag)}})
+    await here.submit(spec(slow=slow, other=mapped(ITEMS)), "together", tmp_path, TESTS)
+    await eventually_async(lambda: here.runs.files("together").manifest("other"))
+    flag.touch()
+    assert (await here.runs.end("together")).failure is None
+    assert await scheduled(here, "together") == 2
+
+
 async def test_handed_over_work_continues_in_an_activity(
     here: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -236,6 +236,8 @@ class RunWorkflow:
         todo = [instruction for event in self._inbox for instruction in scheduler.handle(event)]
         self._inbox.clear()  # requests from before the graph was known
         todo += scheduler.start()
+        # The server hears of other nodes only when a local activity has ended.
+        self._local &= sum(isinstance(one, RunNode) for one in todo) == 1
         try:
             while True:
                 for instruction in todo:
