@@ -6,7 +6,7 @@ import asyncio
 import concurrent.futures
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from operator import add, mul
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,8 @@ from treadle.client import (
 from treadle.dsl import Workflow, items
 from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
-from treadle.primitives.errors import UsageError
+from treadle.orchestrator.run_store.call_log import CallLog, CallRecord
+from treadle.primitives.errors import StoreError, UsageError
 
 PATIENCE = 90
 
@@ -214,6 +215,19 @@ def test_option_below_zero_is_refused(calls: Session) -> None:
 def test_future_of_another_session_is_refused_as_an_argument(calls: Session, home: Path) -> None:
     with session("other", home=home) as other, pytest.raises(UsageError, match="a future of another session"):
         other.submit(add, calls.submit(add, 1, 1), 1)
+
+
+def test_passing_error_of_the_store_delays_a_call_only(calls: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, left = CallLog.write, [StoreError("the store is away", "Try again.", retryable=True)]
+
+    def away_once(log: CallLog, records: Iterable[CallRecord]) -> list[CallRecord]:
+        if left:
+            raise left.pop()
+        return write(log, records)
+
+    monkeypatch.setattr(CallLog, "write", away_once)
+    assert calls.submit(add, 1, 1).result(PATIENCE) == 2
+    assert not left
 
 
 # -- cancelling

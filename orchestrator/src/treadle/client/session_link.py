@@ -24,7 +24,7 @@ from treadle.orchestrator.run_store.call_log import (
 )
 from treadle.primitives.encoding.by_value import unpack
 from treadle.primitives.encoding.references import BlockRef
-from treadle.primitives.errors import MissingError, TreadleError
+from treadle.primitives.errors import MissingError, StoreError, TreadleError
 from treadle.primitives.stores.input_files import is_local
 
 from .futures import CallFailed, CallKey, Future, SessionEnded, WorkerTraceback, call_failed
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _BUSY, _QUIET, _REMOTE = 0.001, 0.02, 0.25
 """Seconds between two looks at the ledger: soon after a sign of life, later, and on a store over the network."""
 _SOON = 1.0
+_AGAIN = 0.5
+"""Seconds after a passing error of the store."""
 SILENCE = 3.0
 """Seconds without an end of a call, while one is waited for, after which the driver is looked for."""
 _KEPT = 16
@@ -179,13 +181,22 @@ class SessionLink:
     def _serve(self) -> None:
         try:
             while not self._closing or self._outbox:
-                self._turn()
+                self._try_turn()
                 self._wake.wait(self._interval())
                 self._wake.clear()
         except TreadleError as error:
             self._end(error)
         except Exception as defect:  # noqa: BLE001  the thread's end must reach every waiting future
             self._end(SessionEnded(f"the session broke: {type(defect).__name__}: {defect}"))
+
+    def _try_turn(self) -> None:
+        """A turn. After a passing error of the store, the next one does the same again."""
+        try:
+            self._turn()
+        except StoreError as error:
+            if not error.retryable:
+                raise
+            time.sleep(_AGAIN)
 
     def _turn(self) -> None:
         read = self._write() or self._log.read() if self._log.may_have_more() or self._outbox else []

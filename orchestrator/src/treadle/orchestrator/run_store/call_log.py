@@ -147,29 +147,33 @@ class CallLog:
         self._objects = sealing.SealedStore(files.store, files.key)
         self._prefix, self._writer = f"{files.segment(CALLS)}/calls", writer
         self._number = 0
+        self._found: list[CallRecord] = []
 
     def read(self) -> list[CallRecord]:
-        """The records after those of the last `read` or `write`, in order. Raises StoreError, CorruptError."""
-        found: list[CallRecord] = []
-        while (entry := self._next()) is not None:
-            found += entry.records
-        return found
+        """The records after those of the last `read` or `write`, in order.
+
+        Raises StoreError, CorruptError. The next call then also returns the records read before the error.
+        """
+        while self._next() is not None:
+            pass
+        return self._taken()
 
     def write(self, records: Iterable[CallRecord]) -> list[CallRecord]:
-        """Append records as one object, durable on return. Raises StoreError.
+        """Append records as one object, durable on return. Raises StoreError; then it may be called again.
 
         Returns the records that others have written in the meantime, then these: the chain from the last read on.
         """
         entry = CallEntry(self._writer, tuple(records))
         data = msgspec.msgpack.encode(entry)
-        found: list[CallRecord] = []
         while not self._objects.create(self._name(), data):
-            other = self._next()
-            found += other.records if other else ()
-            if other == entry:  # written before, and the answer got lost
-                return found
+            if self._next() == entry:  # written before, and the answer got lost
+                return self._taken()
         self._number += 1
-        return [*found, *entry.records]
+        return [*self._taken(), *entry.records]
+
+    def _taken(self) -> list[CallRecord]:
+        found, self._found = self._found, []
+        return found
 
     def may_have_more(self) -> bool:
         """Whether `read` may find records. On a store of this host a cheap test answers it."""
@@ -183,6 +187,7 @@ class CallLog:
         except MissingError:
             return None
         self._number += 1
+        self._found += entry.records
         return entry
 
     def _name(self) -> str:

@@ -153,17 +153,21 @@ class LedgerReader:
     def __init__(self, store: Store, prefix: str, key: bytes) -> None:
         self._store, self._prefix, self._key = store, prefix, key
         self._number = 0
+        self._found: list[Record] = []
 
     def read(self) -> list[Record]:
-        """The records after those of the last call. Raises StoreError, CorruptError."""
-        found: list[Record] = []
+        """The records after those of the last call.
+
+        Raises StoreError, CorruptError. The next call then also returns the records read before the error.
+        """
         path = self._store.path(_name(self._prefix, self._number))
         if path is not None and not path.exists():  # a cheap test, on a store of this host
-            return found
+            return []
         with suppress(MissingError):
             while True:
-                found += _read_one(self._store, self._prefix, self._key, self._number).records
+                self._found += _read_one(self._store, self._prefix, self._key, self._number).records
                 self._number += 1
+        found, self._found = self._found, []
         return found
 
 
