@@ -254,18 +254,20 @@ def test_paused_session_lets_running_calls_end_and_begins_no_other(home: Path, t
             file.write("begun\n")
         return wait_for(flag, 1)
 
-    with session("paused", home=home) as one, Terminal(tmp_path, home, {}) as terminal:
+    with session("paused", home=home) as one, Terminal(tmp_path, home, {}) as terminal, Client(home=home) as client:
         marks, flags = [tmp_path / "a", tmp_path / "b"], [tmp_path / "flag-a", tmp_path / "flag-b"]
         first = one.submit(begun_then_wait, marks[0], flags[0])
         second = one.with_options(retries=1).submit(begun_then_wait, marks[1], flags[1])
         eventually(lambda: all(mark.exists() for mark in marks))
         assert terminal.run("pause", one.id).code == 0
-        third = one.submit(add, 1, 1)
         flags[0].touch()
         assert first.result(PATIENCE) == 1
         flags[1].touch()
         assert second.result(PATIENCE) == 1
-        assert not third.done()
+        eventually(lambda: client.show(one.id).stages[0].state != "running")
+        third = one.submit(add, 1, 1)
+        assert third.id == "add-3/0"
+        assert not third.running()
         assert terminal.run("unpause", one.id).code == 0
         assert third.result(PATIENCE) == 2
     assert [mark.read_text() for mark in marks] == ["begun\n", "begun\n"]

@@ -124,8 +124,9 @@ def test_an_error_of_the_reduce_function_is_raised_there_and_told_everywhere(her
 
 
 def test_nothing_is_left_behind(here: Place) -> None:
+    others = set(here.left_over())  # a gang that failed leaves files, which the driver removes with its folder
     assert values(here.run(3, functions.leaves_things_open)) == [(0, 0)] * 3
-    assert here.left_over() == []
+    assert set(here.left_over()) <= others
 
 
 def test_outside_of_a_gang_channels_say_what_to_write() -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
-from .environment import ClientEnvironment
+from .connection import ClientConnection
 
 if TYPE_CHECKING:
     import numpy
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from treadle.dsl import Workflow
     from treadle.orchestrator.dispatcher.ledger.attempt_records import AttemptRecord
 
-    from .client import Runs
     from .run_status import RunStatus
     from .run_views import RunView, State
     from .stage_data import StageData
@@ -45,13 +43,10 @@ class AsyncClient:
     def __init__(self, *, profile: str | None = None, home: str | PathLike[str] | None = None) -> None:
         """`profile`: a name in the home's `profiles.toml`; default: `$TREADLE_PROFILE`, or the embedded default.
         `home`: a folder; default: `$TREADLE_HOME`, or `~/.treadle`."""
-        self.environment = ClientEnvironment(profile, None if home is None else Path(home))
-        self._opening = asyncio.Lock()
-        self._attached: AbstractContextManager[None] | None = None
-        self._runs: Runs | None = None
+        self._connection = ClientConnection(profile, home)
 
     async def __aenter__(self) -> Self:
-        await self.connect()
+        await self._connection.runs()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -63,9 +58,7 @@ class AsyncClient:
 
     def detach(self) -> None:
         """As `close`, for a process that ends. Blocking."""
-        attached, self._attached, self._runs = self._attached, None, None
-        if attached is not None:
-            attached.__exit__(None, None, None)
+        self._connection.close()
 
     async def submit(
         self,
@@ -90,31 +83,10 @@ class AsyncClient:
         Raises InvalidDocument and InvalidInputs with every finding, UsageError for a run that cannot be planned,
         RunConflict.
         """
-        await self.connect()
+        await self._connection.runs()
         prepared = await asyncio.to_thread(self._prepare, workflow, inputs or {}, id, executor, start_delay is None)
-        return await self.begin(prepared, if_exists=if_exists, start_delay=start_delay)
-
-    async def begin(
-        self,
-        prepared: Prepared,
-        *,
-        if_exists: Literal["fail", "use", "terminate"] = "fail",
-        start_delay: timedelta | None = None,
-    ) -> AsyncRun:
-        """Start a prepared run, and ensure a driver for it. Raises RunConflict."""
-        runs = await self.connect()
-        await asyncio.to_thread(self.environment.ensure_driver)
-        await runs.submit(prepared, if_exists=if_exists, start_delay=start_delay)
+        await self._connection.start(prepared, if_exists, start_delay)
         return AsyncRun(self, prepared.submission.run)
-
-    async def have_driver(self, run: str) -> State:
-        """The state of the run. If it is open, a driver is ensured on the embedded default."""
-        from .resumption import have_driver
-
-        view = await (await self.connect()).view(run)
-        if view.open:
-            await asyncio.to_thread(have_driver, self.environment, view, lambda _: None)
-        return view.state
 
     async def run(
         self,
@@ -139,7 +111,7 @@ class AsyncClient:
         """
         from .run_lookup import find_to_read
 
-        return AsyncRun(self, await find_to_read(await self.connect(), run))
+        return AsyncRun(self, await find_to_read(await self._connection.runs(), run))
 
     async def list(
         self,
@@ -155,7 +127,7 @@ class AsyncClient:
         states: only runs in one of these; since: only runs that started then or later (with a time zone); prefix: only
         runs whose id begins so; labels: only runs with all of these.
         """
-        runs = await self.connect()
+        runs = await self._connection.runs()
         found = runs.list_runs(limit, states=tuple(states), since=since, prefix=prefix, labels=labels)
         return [view async for view in found]
 
@@ -163,13 +135,13 @@ class AsyncClient:
         """The state of a run and of its stages. Needs no driver."""
         from .run_status import StatusReader
 
-        return await StatusReader(self.environment, await self.connect(), run).read()
+        return await StatusReader(self._connection.environment, await self._connection.runs(), run).read()
 
     async def watch(self, run: str, interval: float = INTERVAL) -> AsyncIterator[RunStatus]:
         """The status of a run whenever it has changed, at most once in `interval` seconds; the last one has its end."""
         from .run_status import StatusReader
 
-        reader = StatusReader(self.environment, await self.connect(), run)
+        reader = StatusReader(self._connection.environment, await self._connection.runs(), run)
         last: RunStatus | None = None
         while last is None or last.open:
             now = await reader.read()
@@ -182,9 +154,9 @@ class AsyncClient:
         """Wait for the end of a run; return the outputs that its workflow declares. Raises RunFailed."""
         from .run_status import failure
 
-        end = await (await self.connect()).end(run)
+        end = await (await self._connection.runs()).end(run)
         if end.state != "succeeded":
-            raise await asyncio.to_thread(failure, self.environment, run, end)
+            raise await asyncio.to_thread(failure, self._connection.environment, run, end)
         return end.outputs
 
     async def logs(
@@ -196,8 +168,10 @@ class AsyncClient:
         """
         from .attempt_logs import reader
 
-        await (await self.connect()).submission(run)
-        return await asyncio.to_thread(lambda: reader(self.environment.files(run), stage, partition, attempt)())
+        await (await self._connection.runs()).submission(run)
+        return await asyncio.to_thread(
+            lambda: reader(self._connection.environment.files(run), stage, partition, attempt)()
+        )
 
     async def resume(self, run: str, *, assume: Literal["done", "retry"] | None = None) -> bool:
         """Go on with a run that failed, was cancelled or timed out, or whose driver is gone. Committed results stay.
@@ -208,25 +182,15 @@ class AsyncClient:
         """
         from .resumption import have_driver, mend
 
-        runs = await self.connect()
-        await mend(self.environment, runs, run)
+        runs = await self._connection.runs()
+        await mend(self._connection.environment, runs, run)
         view = await runs.view(run)
-        queue = await asyncio.to_thread(have_driver, self.environment, view, lambda _: None)
+        queue = await asyncio.to_thread(have_driver, self._connection.environment, view, lambda _: None)
         return await runs.resume(run, assume=assume or "", queue=queue)
 
     async def cancel(self, run: str, reason: str = "") -> None:
         """Ask a run to stop. A driver ends its attempts; committed results stay, and `resume` goes on with it."""
-        await (await self.connect()).cancel(run, reason)
-
-    async def connect(self) -> Runs:
-        """The verbs on Temporal and the store. It connects at the first call."""
-        async with self._opening:
-            if self._runs is None:
-                attached = self.environment.attached()
-                await asyncio.to_thread(attached.__enter__)
-                self._attached = attached
-                self._runs = self.environment.runs(await self.environment.connect())
-            return self._runs
+        await (await self._connection.runs()).cancel(run, reason)
 
     def _prepare(
         self,
@@ -241,7 +205,9 @@ class AsyncClient:
         from .submission import run_id
 
         loaded = load_checked(Path(workflow) if isinstance(workflow, str | PathLike) else workflow)
-        prepared = prepare_document(self.environment, loaded, inputs, run_id(id, loaded.spec.name), executor)
+        prepared = prepare_document(
+            self._connection.environment, loaded, inputs, run_id(id, loaded.spec.name), executor
+        )
         if now:
             check_places(prepared)
         return prepared
@@ -250,7 +216,7 @@ class AsyncClient:
         """The records of a stage, for `AsyncStage`. Blocking."""
         from .stage_data import StageData
 
-        return StageData(self.environment, run, stage)
+        return StageData(self._connection.environment, run, stage)
 
 
 class AsyncRun:

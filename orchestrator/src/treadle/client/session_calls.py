@@ -22,7 +22,7 @@ from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import UsageError
 from treadle.primitives.stores.shared_memory import HostFolder
 
-from .async_client import AsyncClient
+from .connection import ClientConnection
 from .futures import CallKey, Future, Futures
 from .project_modules import take_by_value
 from .session_link import SessionLink
@@ -40,10 +40,10 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 class Session:
     """An open session. Use it as a context manager; any number of threads may call it."""
 
-    def __init__(self, client: AsyncClient, run: str, *, detach: bool) -> None:
+    def __init__(self, connection: ClientConnection, run: str, *, detach: bool) -> None:
         """Made by `session` and `attach`."""
-        self.id, self._client, self._detach = run, client, detach
-        env = client.environment
+        self.id, self._connection, self._detach = run, connection, detach
+        env = connection.environment
         self._files = env.files(run)
         self._blocks = Blocks(env.store, run, HostFolder(env.home.host_root))
         self._link = SessionLink(self._files, self._blocks, self.look)
@@ -115,7 +115,7 @@ class Session:
 
     def look(self) -> State:
         """The state of the session's run. If it is open, a driver is ensured on the embedded default. Blocking."""
-        return wait_for(self._client.have_driver(self.id))
+        return wait_for(self._connection.have_driver(self.id))
 
     # -- the end
 
@@ -143,11 +143,14 @@ class Session:
         A session without calls and without work ends after an hour.
         """
         self._link.close()
-        wait_for(self._client.close())
+        self._connection.close()
 
     def cancel(self) -> None:
         """Stop the session's run: no further call begins, and running ones are killed."""
-        wait_for(self._client.cancel(self.id))
+        wait_for(self._cancelled())
+
+    async def _cancelled(self) -> None:
+        await (await self._connection.runs()).cancel(self.id)
 
     # -- for SessionCalls
 

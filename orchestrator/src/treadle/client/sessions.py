@@ -21,7 +21,7 @@ from treadle.primitives.errors import UsageError
 if TYPE_CHECKING:
     from treadle.orchestrator.run_store.run_files import Submission
 
-    from .async_client import AsyncClient
+    from .connection import ClientConnection
     from .environment import ClientEnvironment
     from .session_calls import Session
     from .submission import Prepared
@@ -45,13 +45,13 @@ def session(
 
     Raises UsageError for an id that belongs to the run of a workflow, Unreachable, StoreError.
     """
-    from .async_client import AsyncClient
+    from .connection import ClientConnection
     from .session_calls import Session
     from .sync_client import wait_for
 
-    client = AsyncClient(profile=profile, home=home)
-    run = wait_for(_begun(client, name, id, executor))
-    return Session(client, run, detach=detach)
+    connection = ClientConnection(profile, home)
+    run = wait_for(_begun(connection, name, id, executor))
+    return Session(connection, run, detach=detach)
 
 
 def attach(run: str, *, profile: str | None = None, home: str | PathLike[str] | None = None) -> Session:
@@ -62,31 +62,37 @@ def attach(run: str, *, profile: str | None = None, home: str | PathLike[str] | 
     """
     from treadle.orchestrator.run_store.run_files import Submission
 
-    from .async_client import AsyncClient
+    from .connection import ClientConnection
     from .session_calls import Session
     from .sync_client import wait_for
 
-    client = AsyncClient(profile=profile, home=home)
-    found = wait_for(client.attach(run)).id
-    _check(client.environment.files(found).load(Submission, "spec"))
-    found_session = Session(client, found, detach=True)
+    connection = ClientConnection(profile, home)
+    found = wait_for(_found(connection, run))
+    _check(connection.environment.files(found).load(Submission, "spec"))
+    found_session = Session(connection, found, detach=True)
     found_session.look()
     return found_session
 
 
-async def _begun(client: AsyncClient, name: str, id: str | None, executor: str | None) -> str:
+async def _found(connection: ClientConnection, run: str) -> str:
+    from .run_lookup import find_to_read
+
+    return await find_to_read(await connection.runs(), run)
+
+
+async def _begun(connection: ClientConnection, name: str, id: str | None, executor: str | None) -> str:
     from treadle.orchestrator.run_store.call_log import session_submission
     from treadle.orchestrator.run_store.run_files import Submission
 
     from .submission import run_id
 
-    run, env = run_id(id, name), client.environment
-    await client.connect()
+    run, env = run_id(id, name), connection.environment
+    await connection.runs()
     known = env.files(run).find(Submission, "spec") if id else None
     if known is not None:
         _check(known)
     submission = session_submission(run, name, executor or env.profile.executor)
-    await client.begin(_prepared(env, submission), if_exists="use" if id else "fail")
+    await connection.start(_prepared(env, submission), "use" if id else "fail")
     return run
 
 
