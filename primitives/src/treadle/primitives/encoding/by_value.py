@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 Packed = tuple[Any, ...]
@@ -24,8 +25,7 @@ def pack(value: object, refer: Callable[[object], object] | None = None) -> Pack
     buffers: list[pickle.PickleBuffer] = []
     data = io.BytesIO()
     pickler = _pickler()(data, protocol=5, buffer_callback=lambda buffer: _keep_inside(buffers, buffer))
-    if refer is not None:
-        pickler.persistent_id = refer
+    pickler.refer = refer
     pickler.dump(value)
     return (data.getvalue(), *buffers)
 
@@ -36,16 +36,31 @@ def unpack(packed: Packed, resolve: Callable[[Any], object] | None = None) -> An
     `resolve` returns the object for a name of `refer`.
     """
     data, *buffers = packed
-    unpickler = pickle.Unpickler(io.BytesIO(data), buffers=buffers)
-    if resolve is not None:
-        unpickler.persistent_load = resolve  # type: ignore[method-assign]
+    unpickler = _Unpickler(io.BytesIO(data), buffers=buffers)
+    unpickler.resolve = resolve
     return unpickler.load()
 
 
+class _Unpickler(pickle.Unpickler):
+    resolve: Callable[[Any], object] | None
+
+    def persistent_load(self, name: Any) -> object:
+        if self.resolve is None:
+            raise pickle.UnpicklingError("the value names an object that stays outside")
+        return self.resolve(name)
+
+
+@cache
 def _pickler() -> Any:
     import cloudpickle  # not needed where nothing is by value
 
-    return cloudpickle.Pickler
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
+        refer: Callable[[object], object] | None
+
+        def persistent_id(self, found: object) -> object:
+            return None if self.refer is None else self.refer(found)
+
+    return Pickler
 
 
 def _keep_inside(outside: list[pickle.PickleBuffer], buffer: pickle.PickleBuffer) -> bool:
