@@ -63,7 +63,7 @@ class Called(Struct, frozen=True, tag="called"):
 
 
 class Cancelled(Struct, frozen=True, tag="cancelled"):
-    """The partitions of a call shall not begin. Those that run are left alone."""
+    """A partition of a call shall not begin. If it runs already, this has no effect."""
 
     key: str
     partition: int

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from .codec import keep_outside
+
 Packed = tuple[Any, ...]
 """The pickle, then its buffers."""
 
@@ -24,7 +26,7 @@ def pack(value: object, refer: Callable[[object], object] | None = None) -> Pack
     """
     buffers: list[pickle.PickleBuffer] = []
     data = io.BytesIO()
-    pickler = _pickler()(data, protocol=5, buffer_callback=lambda buffer: _keep_inside(buffers, buffer))
+    pickler = _pickler()(data, protocol=5, buffer_callback=lambda buffer: keep_outside(buffers, buffer))
     pickler.refer = refer
     pickler.dump(value)
     return (data.getvalue(), *buffers)
@@ -61,13 +63,3 @@ def _pickler() -> Any:
             return None if self.refer is None else self.refer(found)
 
     return Pickler
-
-
-def _keep_inside(outside: list[pickle.PickleBuffer], buffer: pickle.PickleBuffer) -> bool:
-    """Whether the pickle must hold the buffer itself, because its bytes are not contiguous."""
-    try:
-        buffer.raw()
-    except BufferError:
-        return True
-    outside.append(buffer)
-    return False

@@ -124,14 +124,14 @@ def _encode_pickle(form: int, value: Any) -> list[Buffer]:
 def _dumps(value: Any, outside: list[pickle.PickleBuffer]) -> bytes:
     """Raises DataError that names the first record that cannot be pickled."""
     try:
-        return pickle.dumps(value, protocol=5, buffer_callback=lambda buffer: _keep_outside(outside, buffer))
+        return pickle.dumps(value, protocol=5, buffer_callback=lambda buffer: keep_outside(outside, buffer))
     except MemoryError:
         raise
     except Exception as error:
         raise _unpicklable(value, error) from error
 
 
-def _keep_outside(outside: list[pickle.PickleBuffer], buffer: pickle.PickleBuffer) -> bool:
+def keep_outside(outside: list[pickle.PickleBuffer], buffer: pickle.PickleBuffer) -> bool:
     """Return whether pickle should keep the buffer itself: only if it is not contiguous."""
     try:
         buffer.raw()
