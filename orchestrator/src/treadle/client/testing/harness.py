@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from treadle.dsl.validation.inputs import resolve_inputs
 from treadle.executors.interface import Executor
@@ -17,6 +17,7 @@ from treadle.executors.local.executor import LocalExecutor
 from treadle.orchestrator.dispatcher.blocks.host_blocks import Hosts
 from treadle.orchestrator.scheduler.instructions import Problem
 from treadle.primitives import sealing
+from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import DataError, UsageError
 from treadle.primitives.stores.shared_memory import HostFolder
 from treadle.primitives.stores.store import Store
@@ -51,8 +52,11 @@ class Harness:
         self._loop.close()
 
     def wait(self, work: Coroutine[Any, Any, T], seconds: float = 60.0) -> T:
-        """The result of a coroutine that runs on the harness's loop; cancelled after `seconds`."""
-        return asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, seconds), self._loop).result()
+        """The result of a coroutine that runs on the harness's loop.
+
+        Raises TimeoutError after `seconds`, with the stack of each task of the loop; the coroutine is cancelled.
+        """
+        return asyncio.run_coroutine_threadsafe(_in_time(work, seconds), self._loop).result()
 
     def local(
         self,
@@ -113,6 +117,24 @@ class Harness:
 
     def run(self, engine: Engine, case: Case, base: Path, run: str) -> EngineResult | EngineFailure:
         return self.submit(engine, case, base, run) or self.result(engine, run)
+
+
+async def _in_time(work: Coroutine[Any, Any, T], seconds: float) -> T:
+    task = spawn(work)
+    if await asyncio.wait({task}, timeout=seconds) == (set(), {task}):
+        stacks = "\n".join(map(_stack, asyncio.all_tasks() - {asyncio.current_task()}))
+        task.cancel()
+        raise TimeoutError(f"no result in {seconds:g} s; the tasks of the loop:\n{stacks}")
+    return task.result()
+
+
+def _stack(task: asyncio.Task[Any]) -> str:
+    """The task's name and a line for each coroutine that it is in; `Task.get_stack` returns the outermost alone."""
+    lines, coroutine = [task.get_name()], cast(Any, task.get_coro())
+    while (frame := getattr(coroutine, "cr_frame", None)) is not None:
+        lines.append(f"  {frame.f_code.co_qualname} {frame.f_code.co_filename}:{frame.f_lineno}")
+        coroutine = coroutine.cr_await
+    return "\n".join(lines)
 
 
 async def _start(executor: LocalExecutor, entered: Callable[[], AbstractContextManager[None]]) -> None:
