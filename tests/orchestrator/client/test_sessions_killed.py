@@ -9,12 +9,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from pathlib import Path
 
 import pytest
 from eventually import eventually
 
-from treadle.client import Client, Future, Futures, attach
+from treadle.client import CallTimedOut, Client, Future, Futures, attach, session
 from treadle.client.environment import ClientEnvironment
 from treadle.orchestrator import embedded
 from treadle.orchestrator.dispatcher.ledger.ledger import Committed, LedgerReader
@@ -44,6 +45,10 @@ def killed_in_its_map(home: Path, run: str, marks: Path, fraction: float) -> Non
             eventually(lambda: len(list(marks.iterdir())) > fraction * COUNT)
         finally:
             client.kill()
+    kill_driver(home)
+
+
+def kill_driver(home: Path) -> None:
     driver = embedded.running_driver(Home(home))
     assert driver is not None
     os.kill(driver.pid, signal.SIGKILL)
@@ -85,6 +90,32 @@ def test_session_whose_client_and_driver_are_killed_has_every_result(home: Path,
     check_kill(home, tmp_path, "once", 0.4)
     with Client(home=home) as client:
         assert client.attach("once").wait().show().state == "succeeded"
+
+
+def test_calls_that_were_cancelled_or_failed_stay_so_after_a_takeover(home: Path, tmp_path: Path) -> None:
+    def mark_and_wait(mark: str, flag: str) -> str:
+        with (tmp_path / mark).open("a") as file:
+            file.write("begun\n")
+        while not (tmp_path / flag).exists():
+            time.sleep(0.01)
+        return mark
+
+    with session("takeover", home=home) as s:
+        failed = s.with_options(timeout=0.2).submit(mark_and_wait, "late", "never")
+        assert isinstance(failed.exception(PATIENCE), CallTimedOut)
+        calls = [s.submit(mark_and_wait, f"call-{number}", "flag") for number in range(32)]
+        eventually(calls[0].running)
+        last = calls.pop()
+        assert last.cancel()
+        (tmp_path / "flag").touch()
+        kill_driver(home)
+        assert [call.result(PATIENCE) for call in calls] == [f"call-{number}" for number in range(31)]
+    assert not (tmp_path / "call-31").exists()
+    assert (tmp_path / "late").read_text() == "begun\n"
+    again = attach(s.id, home=home)
+    assert isinstance(again[failed.id].exception(PATIENCE), CallTimedOut)
+    with pytest.raises(CancelledError):
+        again[last.id].result(PATIENCE)
 
 
 @pytest.mark.chaos

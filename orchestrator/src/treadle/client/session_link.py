@@ -11,10 +11,9 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from treadle.executors.operations.calls import CallResult
-from treadle.orchestrator.dispatcher.ledger.ledger import Committed, Failed, LedgerReader, Record, Started
+from treadle.orchestrator.dispatcher.ledger.ledger import CANCELLED, Committed, Failed, LedgerReader, Record, Started
 from treadle.orchestrator.plan.plan import CALLS
 from treadle.orchestrator.run_store.call_log import (
-    CANCELLED,
     Called,
     CallIndex,
     CallLog,

@@ -24,8 +24,6 @@ from .run_files import RunFiles, Submission
 
 SESSION = "session"
 """Memo key of a submission: the run is a session."""
-CANCELLED = "cancelled"
-"""The failure of a call that was withdrawn, in its record."""
 Need = tuple[str, int]
 """The result of a partition, by the call's key and the partition's position in the call."""
 

@@ -75,6 +75,10 @@ class Copied(Struct, frozen=True, tag="copied"):
     partitions: tuple[int, ...]
 
 
+CANCELLED = "cancelled"
+"""The failure of a call that was withdrawn before it began."""
+
+
 class Failed(Struct, frozen=True, tag="failed"):
     segment: str
     partition: int

@@ -14,7 +14,7 @@ from treadle.executors.program import Outcome
 from treadle.primitives.errors import FailureClass
 
 from .group_commit import LedgerWriter
-from .ledger import Closed, Committed, Copied, Epoch, Expected, Failed, Iterated, Lost, Record, Started
+from .ledger import CANCELLED, Closed, Committed, Copied, Epoch, Expected, Failed, Iterated, Lost, Record, Started
 
 
 @dataclass
@@ -36,6 +36,8 @@ class SegmentHistory:
     """partition -> attempts that a dead driver left without an outcome."""
     cut_off: set[int] = field(default_factory=set)
     """Partitions whose newest attempt a dead driver left without an outcome."""
+    failed: dict[int, str] = field(default_factory=dict)
+    """partition -> its failure, if it is final in this resumption. One that was cancelled stays so."""
     closed: bool = False
     frozen: set[int] = field(default_factory=set)
     """The committed partitions when the first block was lost. A quorum is met once, by these partitions for ever."""
@@ -55,10 +57,13 @@ class SegmentHistory:
                 self.cut_off.difference_update(attempts)
             case Committed(name, outcome) if name == segment:
                 self.committed[outcome.partition] = outcome
+                self.failed.pop(outcome.partition, None)
                 self._ended(outcome.partition, outcome.attempt)
             case Copied(name, partitions) if name == segment:
                 self.committed |= {p: copied(self.committed[p]) for p in partitions if p in self.committed}
             case Failed(name) if name == segment:
+                if record.final:
+                    self.failed[record.partition] = record.failure
                 if record.failure != FailureClass.THROTTLED:
                     counts = self.spent if record.spent else self.losses
                     counts[record.partition] = counts.get(record.partition, 0) + 1
@@ -82,6 +87,7 @@ class SegmentHistory:
             self.losses.clear()
             self.opened = epoch.time if self.opened is not None else None
             self.crashes.clear()
+            self.failed = {partition: name for partition, name in self.failed.items() if name == CANCELLED}
 
     def _ended(self, partition: int, attempt: int) -> None:
         self.starts[partition] = max(attempt, self.starts.get(partition, 0))

@@ -21,13 +21,13 @@ from treadle.primitives.errors import FailureClass, UsageError
 from treadle.primitives.stores.input_files import is_local
 
 from ...plan.plan import Segment
-from ...run_store.call_log import CANCELLED, CallLog, CallPlace, CallRecord, FunctionAdded, NoMoreCalls
+from ...run_store.call_log import CallLog, CallPlace, CallRecord, FunctionAdded, NoMoreCalls
 from ...run_store.run_files import Manifest
 from ...scheduler.instructions import Problem, Summary
 from ..decisions.open_calls import BeginCall, ExpectCalls, FailCall, OpenCalls, OpenFunction, Step, WithdrawCall
 from ..driver_context.run_context import RunContext
 from ..ledger.group_commit import LedgerWriter
-from ..ledger.ledger import Failed, Ledger
+from ..ledger.ledger import CANCELLED, Failed, Ledger
 from ..ledger.ledger_state import Account, SegmentHistory, replay_all
 from ..orders import NodeOrder, Progress
 from .execute_segment import Desk, prepare, writing
@@ -229,6 +229,8 @@ class _SessionRun:
         match step:
             case ExpectCalls(name, partitions) if name in self._segments:
                 self._segments[name].expect(partitions)
+            case BeginCall(place) | FailCall(place) if self._failed_before(place):
+                self._take(self._calls.ended(place, None))
             case BeginCall(place, given) if place.segment in self._segments:
                 self._segments[place.segment].begin(place.partition, given)
             case BeginCall(place):
@@ -238,6 +240,10 @@ class _SessionRun:
                 self._fail(place, FailureClass.USER_ERROR, f"it needs the result of {needed}, which failed")
             case WithdrawCall(place) if place.segment not in self._segments or self._withdrawn(place):
                 self._fail(place, CANCELLED, "it was cancelled before it began")
+
+    def _failed_before(self, place: CallPlace) -> bool:
+        """Whether the record of a partition says that it failed for good. It is over, also for a later driver."""
+        return place.partition in self._accounts[place.segment].history.failed
 
     def _withdrawn(self, place: CallPlace) -> bool:
         return self._segments[place.segment].withdraw(place.partition)
