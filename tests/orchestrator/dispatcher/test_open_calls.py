@@ -136,6 +136,36 @@ def _needs(records: list[CallRecord], place: CallPlace) -> set[CallPlace]:
     raise AssertionError(place)
 
 
+def test_call_of_parts_gets_its_part_of_each_result_and_nothing_else() -> None:
+    calls = OpenCalls()
+    for record in (FUNCTION, called("a", parts=2), Called("b", "f", block("calls/b", 3), 3, 1, parts_of="a")):
+        calls.add(record)
+    made = [block("first", 3), block("second", 3)]
+    assert calls.ended(CallPlace("square-1", 1), made[1]) == []
+    steps = calls.ended(CallPlace("square-1", 0), made[0])
+    assert begun(steps) == [CallPlace("square-1", 2 + part) for part in range(3)]
+    for part, step in enumerate(steps):
+        assert isinstance(step, BeginCall)
+        assert step.input.inputs == ((block("calls/b", 3).slice(part), made[0].slice(part), made[1].slice(part)),)
+
+
+def test_call_of_parts_fails_with_one_of_the_calls_that_it_reads() -> None:
+    calls = OpenCalls()
+    for record in (FUNCTION, called("a", parts=2), Called("b", "f", block("calls/b", 2), 2, 1, parts_of="a")):
+        calls.add(record)
+    failed = CallPlace("square-1", 1)
+    assert calls.ended(failed, None) == [FailCall(CallPlace("square-1", 2 + part), failed) for part in range(2)]
+
+
+def test_inner_calls_are_found_at_any_depth() -> None:
+    index = CallIndex()
+    inner = Called("a", "f", block("calls/a"), 1, 1, inner=True)
+    parts = Called("b", "f", block("calls/b"), 1, 1, parts_of="a", inner=True)
+    for record in (FUNCTION, called("other"), inner, parts, called("c", needs=((("b", 0), ("other", 0)),))):
+        index.add(record)
+    assert list(index.with_inner("c")) == ["c", "b", "a"]
+
+
 def test_function_opens_a_segment_before_its_first_call() -> None:
     calls = OpenCalls()
     assert calls.add(FUNCTION) == [OpenFunction("square-1", FUNCTION)]

@@ -190,6 +190,8 @@ class CallFunction(Struct, frozen=True, tag="call function"):
 
     stage: str
     function: Slice
+    parts: int = 0
+    """Results are lists of this length, and the block has a part for each member; 0: one part."""
 
 
 Op = MapRecords | MapPartition | Sort | Reduce | ToBroadcast | Sample | Cuts | CallFunction

@@ -115,8 +115,9 @@ class Future(concurrent.futures.Future[Any]):
 class Futures(Sequence[Future]):
     """The futures of a map, in the order of its items. Each is made when it is asked for."""
 
-    def __init__(self, link: CallOwner, key: str, calls: int, chunk: int) -> None:
-        self.link, self.key, self.chunk = link, key, chunk
+    def __init__(self, link: CallOwner, key: str, calls: int, chunk: int, first: int = 0) -> None:
+        """`first`: number of their first partition within the call."""
+        self.link, self.key, self.chunk, self.first = link, key, chunk, first
         self._calls = calls
 
     def __len__(self) -> int:
@@ -130,7 +131,7 @@ class Futures(Sequence[Future]):
         if isinstance(index, slice):
             return [self[one] for one in range(*index.indices(self._calls))]
         position = range(self._calls)[index]
-        return self.link.future(CallKey(self.key, position // self.chunk, position % self.chunk))
+        return self.link.future(CallKey(self.key, self.first + position // self.chunk, position % self.chunk))
 
     def results(self, timeout: float | None = None) -> Iterator[Any]:
         """The results in order, each as soon as it is there. Raises the exception of the first call that failed, and

@@ -5,8 +5,9 @@ from __future__ import annotations
 import concurrent.futures
 import hashlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Sequence, Sized
 from concurrent.futures import Executor
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -20,10 +21,12 @@ from treadle.primitives.blocks import Blocks
 from treadle.primitives.encoding.by_value import Packed, pack
 from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import UsageError
+from treadle.primitives.shuffling.folds import NOTHING
 from treadle.primitives.stores.shared_memory import HostFolder
 
 from .connection import ClientConnection
 from .futures import CallKey, Future, Futures
+from .map_reduction import Arguments, CallStep, ItemTasks, reduce_all, reduce_by_key
 from .project_modules import take_by_value
 from .session_link import SessionLink
 from .sync_client import wait_for
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
 _PARTITIONS = 1000
 """Partitions of a map with an automatic chunk."""
 _INLINE = 8 * 2**10
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class Session:
@@ -47,7 +49,7 @@ class Session:
         self._files = env.files(run)
         self._blocks = Blocks(env.store, run, HostFolder(env.home.host_root))
         self._link = SessionLink(self._files, self._blocks, self.look)
-        self._functions: dict[tuple[bytes, _Options], str] = {}
+        self._functions: dict[tuple[bytes, _Options, str, int], str] = {}
 
     def __repr__(self) -> str:
         return f"<Session {self.id}>"
@@ -77,6 +79,31 @@ class Session:
         """As `map`, with the members of each item as arguments."""
         return self.with_options().starmap(function, items, chunk=chunk)
 
+    def map_reduce(
+        self,
+        function: Callable[[Any], Any],
+        items: Iterable[Any],
+        combine: Callable[[Any, Any], Any],
+        *,
+        per: Literal["all", "key"] = "all",
+        initial: Any = NOTHING,
+        chunk: int | Literal["auto"] = "auto",
+        reducers: int | Literal["auto"] = "auto",
+    ) -> Future:
+        """Call the function with each item, and combine the results with `combine(a, b)`, an associative function.
+
+        - `per`: `all` combines all results, in the order of the items. With `key` the function returns or yields pairs
+          (key, value), or returns a dict; the result is a dict of the combined values of each key. Its order is that of
+          the first occurrence of each key.
+        - `initial`: with `all`, combined once, before the first result. Without items it is the result.
+        - `chunk`: items whose results are combined in one task; `auto`: as of `map`.
+        - `reducers`: with `key`, calls among which the keys are divided; `auto`: one for every 16 tasks.
+
+        Raises UsageError without items and `initial`, and as `submit`.
+        """
+        options = self.with_options()
+        return options.map_reduce(function, items, combine, per=per, initial=initial, chunk=chunk, reducers=reducers)
+
     def with_options(
         self, *, executor: str = "", retries: int = 0, timeout: float = 0.0, memory: int = 0
     ) -> SessionCalls:
@@ -99,6 +126,8 @@ class Session:
         """The calls of the session so far, of all clients, in order: a Future for `submit`, Futures for a map."""
         found: list[Future | Futures] = []
         for called in self._link.calls():
+            if called.inner:
+                continue
             single = called.calls == 1
             found.append(self._link.future(CallKey(called.key)) if single else self._futures(called))
         return found
@@ -154,9 +183,17 @@ class Session:
 
     # -- for SessionCalls
 
-    def call(self, function: Callable[..., Any], calls: Iterator[Arguments], options: _Options, chunk: int) -> Futures:
+    def call(
+        self,
+        function: Callable[..., Any],
+        calls: Iterable[Arguments],
+        options: _Options,
+        chunk: int = 1,
+        step: CallStep | None = None,
+    ) -> Futures:
         """Send calls of one function, `chunk` in each partition."""
-        name, key = self._function(function, options), self._link.key()
+        step, calls = step or CallStep(function), iter(calls)
+        name, key = self._function(function, options, step), self._link.key()
         needs, parts, count = list[tuple[Need, ...]](), list[list[Any]](), 0
         while some := list(islice(calls, chunk)):
             packed, needed = self._packed(some)
@@ -165,7 +202,8 @@ class Session:
             count += len(some)
         if parts:
             block = self._blocks.put(f"calls/{key}", "objects", parts, "store", _INLINE)
-            self._link.send(Called(key, name, block, count, chunk, tuple(needs) if any(needs) else ()))
+            named = tuple(needs) if any(needs) and not step.parts_of else ()
+            self._link.send(Called(key, name, block, count, chunk, named, step.parts_of, step.inner))
         return Futures(self._link, key, count, chunk)
 
     def _packed(self, calls: Sequence[Arguments]) -> tuple[tuple[int, Packed], tuple[Need, ...]]:
@@ -179,19 +217,20 @@ class Session:
             text = f"the arguments cannot be pickled: {type(error).__name__}: {error}"
             raise UsageError(text, "Pass plain data, or what makes it: a path, an address.") from error
 
-    def _function(self, function: Callable[..., Any], options: _Options) -> str:
+    def _function(self, function: Callable[..., Any], options: _Options, step: CallStep) -> str:
         """The key of a function with its options. Equal functions are sent once."""
+        name = _name(step.named)
         take_by_value()
         try:
             packed = pack(function)
         except Exception as error:
-            text = f"{_name(function)} cannot be taken by value: {type(error).__name__}: {error}"
+            text = f"{name} cannot be taken by value: {type(error).__name__}: {error}"
             raise UsageError(text, "Pass what it captures as an argument.") from error
-        known = hashlib.sha256(packed[0]).digest(), options
+        known = hashlib.sha256(packed[0]).digest(), options, name, step.parts
         if known not in self._functions or len(packed) > 1:
             key = self._link.key()
             code: BlockRef = self._blocks.put(f"calls/{key}", "objects", [[packed]], "store", _INLINE)
-            added = FunctionAdded(key, _name(function), code, *options)
+            added = FunctionAdded(key, name, code, *options, step.parts)
             self._link.send(added)
             self._functions[known] = key
         return self._functions[known]
@@ -214,7 +253,7 @@ class SessionCalls:
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Future:
         """As `Session.submit`."""
-        return self._session.call(function, iter([(arguments, keywords)]), self._options, 1)[0]
+        return self._session.call(function, [(arguments, keywords)], self._options)[0]
 
     def map(
         self, function: Callable[..., Any], /, *iterables: Iterable[Any], chunk: int | Literal["auto"] = "auto"
@@ -223,7 +262,7 @@ class SessionCalls:
         known = [len(one) for one in iterables if isinstance(one, Sized)]
         items = zip(*iterables, strict=False)
         if chunk == "auto" and len(known) == len(iterables):  # the items need not be in memory together
-            return self._starmap(function, items, _chunk(min(known, default=0)))
+            chunk = _automatic(min(known, default=0))
         return self.starmap(function, items, chunk=chunk)
 
     def starmap(
@@ -232,17 +271,42 @@ class SessionCalls:
         """As `Session.starmap`."""
         if chunk == "auto":
             items = list(items)
-            chunk = _chunk(len(items))
-        if chunk < 1:
-            raise UsageError(f"chunk is {chunk}", "Give the number of calls in a task, at least 1.")
-        return self._starmap(function, items, chunk)
+            chunk = _automatic(len(items))
+        calls: Iterable[Arguments] = ((tuple(item), {}) for item in items)
+        return self._session.call(function, calls, self._options, _checked(chunk))
 
-    def _starmap(self, function: Callable[..., Any], items: Iterable[Iterable[Any]], chunk: int) -> Futures:
-        return self._session.call(function, ((tuple(item), {}) for item in items), self._options, chunk)
+    def map_reduce(
+        self,
+        function: Callable[[Any], Any],
+        items: Iterable[Any],
+        combine: Callable[[Any, Any], Any],
+        *,
+        per: Literal["all", "key"] = "all",
+        initial: Any = NOTHING,
+        chunk: int | Literal["auto"] = "auto",
+        reducers: int | Literal["auto"] = "auto",
+    ) -> Future:
+        """As `Session.map_reduce`."""
+        items = items if isinstance(items, Collection) else list(items)
+        tasks = ItemTasks(items, _checked(_automatic(len(items)) if chunk == "auto" else chunk))
+        send = partial(self._session.call, options=self._options)
+        if per == "all" and reducers == "auto":
+            return reduce_all(send, function, combine, tasks, initial)
+        if per == "key" and initial is NOTHING:
+            return reduce_by_key(send, function, combine, tasks, reducers)
+        raise UsageError(
+            f"map_reduce per {per!r} has other options", "`initial` is for per all, `reducers` for per key."
+        )
 
 
-def _chunk(calls: int) -> int:
+def _automatic(calls: int) -> int:
     return max(1, -(-calls // _PARTITIONS))
+
+
+def _checked(chunk: int) -> int:
+    if chunk < 1:
+        raise UsageError(f"chunk is {chunk}", "Give the number of calls in a task, at least 1.")
+    return chunk
 
 
 class _Names:
@@ -264,8 +328,8 @@ class _Names:
             raise UsageError("a future of another session is an argument", "Pass its result.")
         if isinstance(found, Future):
             return "one", self._number(found.call.key, found.call.partition), found.call.position
-        partitions = -(-len(found) // found.chunk)
-        return "all", tuple(self._number(found.key, partition) for partition in range(partitions))
+        partitions = range(found.first, found.first - (-len(found) // found.chunk))
+        return "all", tuple(self._number(found.key, partition) for partition in partitions)
 
     def _number(self, key: str, partition: int) -> int:
         return self._numbers.setdefault((key, partition), len(self._numbers))

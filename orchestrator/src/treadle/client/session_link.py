@@ -6,7 +6,7 @@ import secrets
 import threading
 import time
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -129,11 +129,18 @@ class SessionLink:
         if future.done() or self._chunk(future.call.key) > 1:
             return future.cancelled()
         place = self._placed(future.call)
-        self.send(Cancelled(future.call.key, future.call.partition))
+        self.send(*self._cancelled(future.call))
         with self._news:
             self._news.wait_for(lambda: self._error or place in self._ends or place in self._begun)
             end = self._ends.get(place)
             return isinstance(end, Failed) and end.failure == CANCELLED
+
+    def _cancelled(self, call: CallKey) -> Iterator[Cancelled]:
+        """Cancel a call, and the calls that only it needs."""
+        _, *inner = self._index.with_inner(call.key)
+        yield Cancelled(call.key, call.partition)
+        for key in inner:
+            yield from (Cancelled(key, partition) for partition in range(len(self._index.places(key))))
 
     def calls(self) -> list[Called]:
         """The calls of the session so far, of all clients, in order."""

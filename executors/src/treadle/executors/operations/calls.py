@@ -1,7 +1,7 @@
 """The calls of a session: functions, arguments and results by value.
 
 The block of a partition's arguments holds one record: the number of calls, and their Arguments by value. The block of
-its results holds one record: the CallResults by value.
+its results holds one record: the CallResults by value. With `CallFunction.parts` it holds a record for each part.
 """
 
 from __future__ import annotations
@@ -56,12 +56,22 @@ def call_function(op: CallFunction, flow: Flow, attempt: Attempt) -> Flow:
         calls: list[Arguments] = unpack(packed, partial(_resolved, [unpack(one) for one in needed]))
         function = _function(op.function, attempt)
     except _NeedFailed as failed:
-        return objects([pack([failed.result] * count)])
+        return _output(op, [failed.result] * count)
     except (StageFailed, InputFailed):
         raise
     except BaseException as error:  # noqa: BLE001  as of the call itself
-        return objects([pack([_failed(op, 0, error, attempt)] * count)])
-    return objects([_packed([_result(op, function, one, calls[one], attempt) for one in range(count)])])
+        return _output(op, [_failed(op, 0, error, attempt)] * count)
+    return _output(op, [_result(op, function, one, calls[one], attempt) for one in range(count)])
+
+
+def _output(op: CallFunction, results: list[CallResult]) -> Flow:
+    if not op.parts:
+        return objects([_packed(results)])
+    return objects([_packed([_member(result, part) for result in results]) for part in range(op.parts)])
+
+
+def _member(result: CallResult, part: int) -> CallResult:
+    return result if result.error is not None else CallResult(result.value[part])
 
 
 def _result(

@@ -8,7 +8,7 @@ driver agree on them without a message.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -43,6 +43,8 @@ class FunctionAdded(Struct, frozen=True, tag="function"):
     """Seconds that a partition may take. 0: no limit."""
     memory: int = 0
     """Bytes that an attempt may allocate. 0: the slot's limit."""
+    parts: int = 0
+    """Members of each result, which are stored apart. 0: results are stored whole."""
 
 
 class Called(Struct, frozen=True, tag="called"):
@@ -58,6 +60,10 @@ class Called(Struct, frozen=True, tag="called"):
     """Calls in each partition; the last one may have fewer."""
     needs: tuple[tuple[Need, ...], ...] = ()
     """For each partition the results that its arguments hold. Empty: none."""
+    parts_of: str = ""
+    """Key of a call: instead, partition n needs part n of each of its results."""
+    inner: bool = False
+    """Only another call needs the results."""
 
 
 class Cancelled(Struct, frozen=True, tag="cancelled"):
@@ -119,6 +125,19 @@ class CallIndex:
                 self._sizes[segment] += len(record.arguments.parts)
             case NoMoreCalls():
                 self.ended = True
+
+    def places(self, key: str) -> tuple[CallPlace, ...]:
+        """The places of a call's partitions. Raises KeyError for an unknown call."""
+        return tuple(self.place(key, partition) for partition in range(len(self.calls[key].arguments.parts)))
+
+    def with_inner(self, key: str) -> Iterator[str]:
+        """The call, and the calls that only it needs. Raises KeyError for an unknown call."""
+        yield key
+        call = self.calls[key]
+        needed = {name: None for needs in call.needs for name, _ in needs}
+        for name in (call.parts_of,) if call.parts_of else needed:
+            if self.calls[name].inner:
+                yield from self.with_inner(name)
 
     def size(self, segment: str) -> int:
         """Partitions of a segment so far."""

@@ -60,6 +60,8 @@ class OpenCalls:
         self._done: dict[CallPlace, BlockRef | None] = {}
         """The block of a committed partition. None: it failed."""
         self._needs: dict[CallPlace, tuple[CallPlace, ...]] = {}
+        self._part: dict[CallPlace, int] = {}
+        """Waiting partition -> the part of each result that it needs. Missing: the whole results."""
         self._missing: dict[CallPlace, set[CallPlace]] = {}
         """Waiting partition -> the partitions that it waits for."""
         self._readers: dict[CallPlace, list[CallPlace]] = {}
@@ -115,10 +117,13 @@ class OpenCalls:
         partitions = len(call.arguments.parts)
         self.expected += partitions
         yield ExpectCalls(first.segment, partitions)
+        every = self._index.places(call.parts_of) if call.parts_of else ()
         for partition in range(partitions):
             place = CallPlace(first.segment, first.partition + partition)
             names = call.needs[partition] if call.needs else ()
             needs = tuple(self._index.place(*name) for name in names)
+            if every:
+                needs, self._part[place] = every, partition
             yield from self._awaited(place, call.arguments.slice(partition), needs)
 
     def _awaited(self, place: CallPlace, arguments: Slice, needs: tuple[CallPlace, ...]) -> Iterable[Step]:
@@ -143,7 +148,8 @@ class OpenCalls:
     def _begun(self, place: CallPlace) -> BeginCall:
         del self._missing[place]
         needed = [self._done[one] for one in self._needs.pop(place)]
-        results = [block.slice(0) for block in needed if block is not None]
+        part = self._part.pop(place, 0)
+        results = [block.slice(part) for block in needed if block is not None]
         return BeginCall(place, BlockInput(((self._arguments.pop(place), *results),)))
 
     def _doomed(self, place: CallPlace, needed: CallPlace) -> list[Step]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from treadle.executors.interface import Capabilities
-from treadle.executors.program import BlockInput, CallFunction, Failure, ItemSplit, Keep, Outcome, PartitionInput
+from treadle.executors.program import BlockInput, CallFunction, Cut, Failure, ItemSplit, Keep, Outcome, PartitionInput
 
 from ...plan.plan import CallsFeed, Policy, Segment
 from ...run_store.call_log import FunctionAdded
@@ -32,9 +32,10 @@ def open_segment(name: str, function: FunctionAdded, executor: str, can: Capabil
         backups=False,
         durability="task",
     )
-    ops = (CallFunction(function.name, function.code.slice(0)),)
+    ops = (CallFunction(function.name, function.code.slice(0), function.parts),)
+    tail = Cut(max_items=1) if function.parts else Keep()
     put: Literal["host", "store"] = "host" if can.shares_host else "store"
-    return Segment(name, (function.name,), CallsFeed(), ops, Keep(), policy, put=put)
+    return Segment(name, (function.name,), CallsFeed(), ops, tail, policy, put=put)
 
 
 class OpenRun(SegmentRun):
