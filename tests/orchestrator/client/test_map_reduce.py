@@ -244,7 +244,12 @@ def test_another_client_finds_one_future_for_each_result(home: Path) -> None:
         other.close()
 
 
-def test_task_that_takes_too_long_has_timed_out(calls: Session) -> None:
-    slow = calls.with_options(timeout=0.2).map_reduce(time.sleep, [60], add)
-    with pytest.raises(CallTimedOut, match="timed out"):
+@pytest.mark.parametrize("options", [{}, {"per": "key"}, {"per": "key", "reducers": 2}])
+def test_task_that_takes_too_long_has_timed_out(calls: Session, options: Any) -> None:
+    def pause(seconds: float) -> list[tuple[str, int]]:
+        time.sleep(seconds)
+        return [("pause", 1)]
+
+    slow = calls.with_options(timeout=0.2).map_reduce(pause, [60] + [0] * 20, add, chunk=1, **options)
+    with pytest.raises(CallTimedOut, match=r"timed out: it needs the result of .*, which failed"):
         slow.result(PATIENCE)

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
+from operator import add
 from pathlib import Path
 
 import pytest
@@ -116,6 +117,21 @@ def test_calls_that_were_cancelled_or_failed_stay_so_after_a_takeover(home: Path
     assert isinstance(again[failed.id].exception(PATIENCE), CallTimedOut)
     with pytest.raises(CancelledError):
         again[last.id].result(PATIENCE)
+
+
+def test_map_reduce_goes_on_after_its_driver_is_killed(home: Path, tmp_path: Path) -> None:
+    def mark_and_pair(number: int) -> list[tuple[int, int]]:
+        with (tmp_path / str(number)).open("a") as file:
+            file.write("begun\n")
+        time.sleep(0.02)
+        return [(number % 3, number)]
+
+    with session("reduced", home=home) as s:
+        counts = s.map_reduce(mark_and_pair, range(COUNT), add, per="key", chunk=2, reducers=3)
+        eventually(lambda: len(list(tmp_path.iterdir())) > COUNT / 3)
+        kill_driver(home)
+        assert counts.result(PATIENCE) == {key: sum(range(key, COUNT, 3)) for key in range(3)}
+    assert sum(starts(tmp_path, number) for number in range(COUNT)) < 1.5 * COUNT
 
 
 @pytest.mark.chaos

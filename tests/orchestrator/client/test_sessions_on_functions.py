@@ -74,6 +74,17 @@ def test_call_names_another_executor_and_shares_its_results(calls: Session, func
     assert len(functions.emulator.taken) == before
 
 
+def test_map_reduce_exchanges_parts_between_functions(calls: Session, functions: LambdaPlace) -> None:
+    before = len(functions.emulator.taken)
+    numbers = list(range(60))
+    by_key = calls.map_reduce(lambda n: [(n % 7, [n])], numbers, add, per="key", chunk=10, reducers=3)
+    assert by_key.result(PATIENCE) == {key: numbers[key::7] for key in range(7)}
+    assert calls.map_reduce(str, numbers, add, chunk=3, initial="0").result(PATIENCE) == "0" + "".join(
+        map(str, numbers)
+    )
+    assert len(functions.emulator.taken) > before
+
+
 def test_exception_in_a_function_is_raised_here(calls: Session) -> None:
     def refuse(folder: Path) -> None:
         raise FileNotFoundError(f"{folder} is elsewhere")

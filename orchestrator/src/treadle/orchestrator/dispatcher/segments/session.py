@@ -237,13 +237,19 @@ class _SessionRun:
                 problem = self._broken[place.segment]
                 self._fail(place, problem.failure, problem.message)
             case FailCall(place, needed):
-                self._fail(place, FailureClass.USER_ERROR, f"it needs the result of {needed}, which failed")
+                text = f"it needs the result of {needed.segment}/{needed.partition}, which failed"
+                self._fail(place, self._failure_of(needed), text)
             case WithdrawCall(place) if place.segment not in self._segments or self._withdrawn(place):
                 self._fail(place, CANCELLED, "it was cancelled before it began")
 
     def _failed_before(self, place: CallPlace) -> bool:
         """Whether the record of a partition says that it failed for good. It is over, also for a later driver."""
         return place.partition in self._accounts[place.segment].history.failed
+
+    def _failure_of(self, needed: CallPlace) -> str:
+        """The failure for calls that need a failed call: the same, so that the client raises the same exception."""
+        failure = self._accounts[needed.segment].history.failed[needed.partition]
+        return FailureClass.USER_ERROR if failure == CANCELLED else failure
 
     def _withdrawn(self, place: CallPlace) -> bool:
         return self._segments[place.segment].withdraw(place.partition)
