@@ -26,7 +26,8 @@ NAMES = {
     "treadle.client": (
         "AsyncClient AsyncRun AsyncStage AttemptRecord CallFailed CallOutOfMemory CallTimedOut Client Future Futures "
         "InvalidDocument InvalidInputs NoSuchRun Run RunConflict RunEnd RunFailed RunFailure RunStatus RunView Session "
-        "SessionCalls SessionEnded Stage StageView Unreachable WorkerError WorkerTraceback attach session"
+        "SessionCalls SessionEnded Stage StageView Unreachable WorkerError WorkerTraceback attach register_joblib "
+        "session"
     ),
     "treadle.dsl": (
         "Loop Result Spec Workflow batch contains csv ends_with event expr fixed has is_in items jsonl kafka matches "

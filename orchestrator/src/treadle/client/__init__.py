@@ -10,8 +10,8 @@ General layout: `async_client` and `sync_client` (the public classes), `client` 
 `environment` (home, profile, embedded server), `connection`, `documents`, `input_data`, `preparation` and `submission`
 (from a workflow to a run that can start), `resumption`, `run_lookup` (from a name to a run), `run_views`, `progress`
 and `run_status` (a run at one moment), `sessions`, `session_calls`, `session_link`, `futures` and `project_modules`
-(functions called from Python), `attempt_logs`, `stage_data`, `garbage_collection`, `testing` (whole runs inside one
-process).
+(functions called from Python), `joblib_backend` (joblib's batches as calls of a session), `attempt_logs`, `stage_data`,
+`garbage_collection`, `testing` (whole runs inside one process).
 """
 
 from typing import TYPE_CHECKING
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .client import NoSuchRun, RunConflict
     from .errors import RunFailed, WorkerError
     from .futures import CallFailed, CallOutOfMemory, CallTimedOut, Future, Futures, SessionEnded, WorkerTraceback
+    from .joblib_backend import register_joblib
     from .progress import StageView
     from .run_status import RunStatus
     from .run_views import RunEnd, RunFailure, RunView
@@ -65,6 +66,7 @@ __all__ = [
     "WorkerError",
     "WorkerTraceback",
     "attach",
+    "register_joblib",
     "session",
 ]
 
@@ -80,6 +82,7 @@ __getattr__ = late(
         **dict.fromkeys(("SessionEnded", "WorkerTraceback"), ".futures"),
         **dict.fromkeys(("Session", "SessionCalls"), ".session_calls"),
         **dict.fromkeys(("attach", "session"), ".sessions"),
+        "register_joblib": ".joblib_backend",
         "RunStatus": ".run_status",
         "StageView": ".progress",
         "AttemptRecord": "treadle.orchestrator.dispatcher.ledger.attempt_records",

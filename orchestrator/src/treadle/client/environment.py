@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from treadle.orchestrator.environment.home import Home, room_for_blocks
+from treadle.primitives.errors import UsageError
 
 if TYPE_CHECKING:
     from temporalio.client import Client
 
+    from treadle.executors.interface import Capabilities
     from treadle.orchestrator.environment.profile import Profile
     from treadle.orchestrator.planner import RunLocation
     from treadle.orchestrator.run_store.run_files import RunFiles
@@ -83,6 +85,14 @@ class ClientEnvironment:
         alone = profile.embedded
         peers = not alone and profile.peers is not None
         return RunLocation(can, room, self.store.url, alone, drivers=int(alone), peers=peers, default=profile.executor)
+
+    def capabilities(self, executor: str) -> Capabilities:
+        """The capabilities of an executor. Raises UsageError for an executor that the profile does not have."""
+        can = self.plan_site().executors
+        if executor not in can:
+            text = f"there is no executor {executor!r}"
+            raise UsageError(text, f"The profile has: {', '.join(can)}.")
+        return can[executor]
 
     @property
     def queue(self) -> str:

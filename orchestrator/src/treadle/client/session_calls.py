@@ -17,6 +17,7 @@ from treadle.orchestrator.run_store.call_log import (
     Need,
     NoMoreCalls,
 )
+from treadle.orchestrator.run_store.run_files import Submission
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.encoding.by_value import Packed, pack
 from treadle.primitives.encoding.references import BlockRef
@@ -122,6 +123,11 @@ class Session:
 
     # -- looking
 
+    @property
+    def slots(self) -> int:
+        """The calls that can run at the same time: the slots of the session's executor."""
+        return self.with_options().slots
+
     def futures(self) -> list[Future | Futures]:
         """The calls of the session so far, of all clients, in order: a Future for `submit`, Futures for a map."""
         found: list[Future | Futures] = []
@@ -182,6 +188,11 @@ class Session:
         await (await self._connection.runs()).cancel(self.id)
 
     # -- for SessionCalls
+
+    def slots_of(self, executor: str) -> int:
+        """The slots of an executor. Empty: that of the session."""
+        executor = executor or self._files.load(Submission, "spec").executor
+        return self._connection.environment.capabilities(executor).slots
 
     def call(
         self,
@@ -250,6 +261,11 @@ class SessionCalls:
 
     def __init__(self, of: Session, options: _Options) -> None:
         self._session, self._options = of, options
+
+    @property
+    def slots(self) -> int:
+        """The slots of the executor of these calls."""
+        return self._session.slots_of(self._options[0])
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Future:
         """As `Session.submit`."""

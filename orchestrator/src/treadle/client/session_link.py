@@ -142,6 +142,10 @@ class SessionLink:
         for key in inner:
             yield from (Cancelled(key, partition) for partition in range(len(self._index.places(key))))
 
+    def withdraw(self, future: Future) -> None:
+        """Do not begin a call that needs no others, if it has not begun. It does not wait for the answer."""
+        self.send(Cancelled(future.call.key, future.call.partition))
+
     def calls(self) -> list[Called]:
         """The calls of the session so far, of all clients, in order."""
         with self._lock:

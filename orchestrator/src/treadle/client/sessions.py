@@ -102,11 +102,8 @@ def _prepared(env: ClientEnvironment, submission: Submission) -> Prepared:
 
     from .submission import Prepared
 
-    can = env.plan_site().executors
-    if submission.executor not in can:
-        text = f"there is no executor {submission.executor!r}"
-        raise UsageError(text, f"The profile has: {', '.join(can)}.")
-    return Prepared(submission, b"", session_plan("", submission.executor, can[submission.executor]))
+    plan = session_plan("", submission.executor, env.capabilities(submission.executor))
+    return Prepared(submission, b"", plan)
 
 
 def _check(submission: Submission) -> None:
