@@ -53,3 +53,7 @@ def test_example_sorts_numbers_into_parts_of_about_equal_size(home: Path) -> Non
     )
     assert found is not None
     assert int(found[1]) < 30
+
+
+def test_example_finds_the_factor_of_the_best_classifier(home: Path) -> None:
+    assert printed(home, "grid_search.py", "100", "10000") == "factor: 100.0\nrecognised: 88.6%\n"
