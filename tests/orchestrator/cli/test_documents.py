@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import json
 import os
@@ -268,6 +269,17 @@ def test_looking_at_runs_imports_neither_planner_nor_dispatcher() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_start_of_a_command_imports_no_other_command() -> None:
+    code = (
+        "import sys; from treadle.cli.commands import app; app(['list', '--help'], standalone_mode=False);"
+        "print(sorted(name.removeprefix('treadle.cli.') for name in sys.modules if name.startswith('treadle.cli.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(ast.literal_eval(done.stdout.splitlines()[-1]))
+    modules = {module.partition(":")[0] for names in SECTIONS.values() for module in names.values()}
+    assert loaded & modules == {"show"}
 
 
 def test_help_has_no_types_of_python() -> None:

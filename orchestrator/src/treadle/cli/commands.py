@@ -1,52 +1,85 @@
-"""Registers every command by its name."""
+"""Registers every command by its name, without importing its module."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
 
-from . import (
-    convert,
-    deploy,
-    deploy_functions,
-    dlq,
-    doctor,
-    gc,
-    init,
-    logs,
-    plan,
-    report,
-    rerun,
-    resume,
-    run,
-    serve,
-    show,
-    steering,
-    trigger,
-    trigger_try,
-    watch,
-)
 from .common.exit_codes import finish, reported
 
-SECTIONS = {
-    "Write a workflow": ("init", "validate", "plan", "convert", "schema"),
-    "Start and resume": ("run", "submit", "resume", "rerun"),
-    "View": ("watch", "show", "list", "logs", "result", "report"),
-    "Control": ("pause", "unpause", "limit", "cancel", "terminate"),
-    "Events": ("deploy", "undeploy", "trigger", "dlq"),
-    "Functions": ("deploy lambda", "deploy openwhisk", "undeploy lambda", "undeploy openwhisk"),
-    "Serve": ("dev", "worker", "triggers", "gc", "doctor"),
+SECTIONS: dict[str, dict[str, str]] = {
+    "Write a workflow": {"init": "init", "validate": "plan", "plan": "plan", "convert": "convert", "schema": "init"},
+    "Start and resume": {"run": "run", "submit": "run", "resume": "resume", "rerun": "rerun"},
+    "View": {
+        "watch": "watch",
+        "show": "show",
+        "list": "show:list_",
+        "logs": "logs",
+        "result": "logs",
+        "report": "report",
+    },
+    "Control": dict.fromkeys(("pause", "unpause", "limit", "cancel", "terminate"), "steering"),
+    "Events": {"deploy": "deploy", "undeploy": "deploy", "trigger": "trigger_try", "dlq": "dlq"},
+    "Functions": dict.fromkeys(
+        ("deploy lambda", "deploy openwhisk", "undeploy lambda", "undeploy openwhisk"), "deploy_functions"
+    ),
+    "Serve": {"dev": "serve", "worker": "serve", "triggers": "serve", "gc": "gc", "doctor": "doctor"},
 }
+"""Section of the help -> command -> its module, and its function there if the command has another name."""
 
-
+_MODULES = {name.replace(" ", "-"): module for names in SECTIONS.values() for name, module in names.items()}
 _TWO_WORDS = {name.replace(" ", "-") for names in SECTIONS.values() for name in names if " " in name}
+
+
+class LateCommands(MutableMapping[str, Any]):
+    """All commands by name. The module of a command is imported when the command is looked up."""
+
+    def __init__(self) -> None:
+        self._commands: dict[str, Any] = dict.fromkeys(_MODULES)
+
+    def __getitem__(self, name: str) -> Any:
+        if self._commands[name] is None:
+            self._commands[name] = _imported(name)
+        return self._commands[name]
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._commands[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._commands[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._commands)
+
+    def __len__(self) -> int:
+        return len(self._commands)
+
+
+def _imported(name: str) -> Any:
+    module, _, attribute = _MODULES[name].partition(":")
+    found = getattr(import_module(f".{module}", __package__), attribute or name.replace("-", "_"))
+    whole = typer.Typer(add_completion=False, rich_markup_mode=None)
+    if isinstance(found, typer.Typer):
+        whole.add_typer(found, name=name)
+    else:
+        whole.command(name)(found)
+    return typer.main.get_group(whole).commands[name]
 
 
 class Commands(TyperGroup):
     """Groups commands by purpose. Rich could do this too, but its import takes a quarter of a second."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = LateCommands()
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        return list(self.commands)
 
     def invoke(self, ctx: Any) -> Any:
         with reported():
@@ -99,46 +132,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"auto_envvar_prefix": "TREADLE", "help_option_names": ["--help", "-h"]},
 )
-for command in (
-    init.init,
-    init.schema,
-    plan.validate,
-    plan.plan,
-    convert.convert,
-    run.run,
-    run.submit,
-    resume.resume,
-    rerun.rerun,
-    watch.watch,
-    show.show,
-    logs.logs,
-    logs.result,
-    report.report,
-    steering.pause,
-    steering.unpause,
-    steering.limit,
-    steering.cancel,
-    steering.terminate,
-    deploy.deploy,
-    deploy.undeploy,
-    deploy_functions.deploy_lambda,
-    deploy_functions.deploy_openwhisk,
-    deploy_functions.undeploy_lambda,
-    deploy_functions.undeploy_openwhisk,
-    serve.worker,
-    serve.triggers,
-    gc.gc,
-    doctor.doctor,
-):
-    app.command()(command)
-app.command("list")(show.list_)
-trigger.trigger.command("test")(trigger_try.try_)
-trigger.trigger.command()(trigger_try.fire)
-trigger.trigger.command()(trigger_try.backfill)
-trigger.trigger.command()(trigger_try.seek)
-app.add_typer(trigger.trigger, name="trigger")
-app.add_typer(dlq.dlq, name="dlq")
-app.add_typer(serve.dev, name="dev")
 
 
 def _version(wanted: bool) -> None:

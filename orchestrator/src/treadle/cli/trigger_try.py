@@ -21,7 +21,7 @@ from treadle.primitives.errors import UsageError
 from .common.environment import Environment, need
 from .common.exit_codes import Exit, advise, complain, say, say_json
 from .common.options import ProfileOption, TextOrJson, WatchOption, pair, with_options
-from .trigger import TargetArgument, found
+from .trigger import TargetArgument, found, trigger
 from .view.watcher import Watching, watch_run
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class Asked:
 # -- test ----------------------------------------------------------------------------------------------------------
 
 
+@trigger.command("test")
 @with_options
 def try_(
     target: TargetArgument,
@@ -112,6 +113,7 @@ def _trial_text(deployment: Deployment, name: str, trial: Trial) -> str:
 # -- fire, backfill and seek ----------------------------------------------------------------------------------------
 
 
+@trigger.command()
 @with_options
 def fire(target: TargetArgument, asked: Asked, watch: WatchOption = False, profile: ProfileOption = None) -> None:
     """Start the run of a sample event or of a schedule's time, and print its id. Ignores pauses and limits."""
@@ -176,6 +178,7 @@ async def _start(env: Environment, client: Client, orders: list[StartOrder], wat
     return await watch_run(env, env.runs(client), orders[-1].run, Watching()) if watch else Exit.SUCCESS
 
 
+@trigger.command()
 def backfill(
     target: TargetArgument,
     begin: Annotated[str, typer.Option("--from", metavar="WHEN", help="First time, in the schedule's timezone.")],
@@ -206,6 +209,7 @@ def backfill(
     advise(f"  treadle list --trigger {target}")
 
 
+@trigger.command()
 def seek(
     target: TargetArgument,
     to: Annotated[
