@@ -84,8 +84,9 @@ def as_dict(reduced: Iterable[Folded]) -> dict[Key, Any]:
     """The values by key, in the order of the keys' first occurrence. Raises DataError for keys that a dict confuses."""
     together = Folded([], [], [])
     for one in reduced:
-        for column, more in zip(together, one, strict=True):
-            column += more
+        together.keys.extend(one.keys)
+        together.values.extend(one.values)
+        together.places.extend(one.places)
     keys, values, places = together
     found = {keys[at]: values[at] for at in sorted(range(len(keys)), key=places.__getitem__)}
     if len(found) < len(keys):
