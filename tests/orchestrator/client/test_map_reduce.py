@@ -1,4 +1,4 @@
-"""`map_reduce` of a session against the embedded server: the results of plain Python, whatever the tasks."""
+"""`map_reduce` of a session against the embedded server: the results equal those that plain Python computes."""
 
 from __future__ import annotations
 

@@ -44,6 +44,10 @@ class LogFollower:
                 found += [record for line in lines if (record := _record(line, info.name)) is not None]
         return sorted(found, key=lambda record: record.time)
 
+    def skip(self) -> None:
+        """Take the records so far as seen. Blocking."""
+        self._seen.update(info.name for info in self._files.store.list(f"{self._files.prefix}/attempts"))
+
     def any(self) -> bool:
         """Whether the run has any records. Blocking."""
         return any(True for _ in self._files.store.list(f"{self._files.prefix}/attempts"))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
 
 from treadle.primitives.errors import FailureClass, TreadleError
@@ -60,6 +62,17 @@ class CallKey(NamedTuple):
     position: int = 0
 
 
+@dataclass
+class CallProgress:
+    """The numbers of a function's calls."""
+
+    calls: int = 0
+    ended: int = 0
+    failed: int = 0
+    """Ended without a result."""
+    running: int = 0
+
+
 class CallOwner(Protocol):
     """The methods of its session that a future calls."""
 
@@ -102,6 +115,10 @@ class Future(concurrent.futures.Future[Any]):
     def cancel(self) -> bool:
         """Do not begin the call. False: it has begun, or is one of several that run together."""
         return self.link.cancel(self)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        """`await future` returns its result. The call goes on if the task that waits is cancelled."""
+        return asyncio.shield(asyncio.wrap_future(self)).__await__()
 
     def logs(self) -> Sequence[AttemptRecord]:
         """The output of the call, and its failed attempts, oldest first."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import concurrent.futures
+import asyncio
 import hashlib
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence, Sized
@@ -34,6 +34,7 @@ from .sync_client import wait_for
 
 if TYPE_CHECKING:
     from .run_views import State
+    from .session_display import SessionDisplay
 
 _PARTITIONS = 1000
 """Partitions of a map with an automatic chunk."""
@@ -43,7 +44,7 @@ _INLINE = 8 * 2**10
 class Session:
     """An open session. Use it as a context manager; any number of threads may call it."""
 
-    def __init__(self, connection: ClientConnection, run: str, *, detach: bool) -> None:
+    def __init__(self, connection: ClientConnection, run: str, *, detach: bool, show: bool | None = None) -> None:
         """Made by `session` and `attach`."""
         self.id, self._connection, self._detach = run, connection, detach
         env = connection.environment
@@ -51,9 +52,16 @@ class Session:
         self._blocks = Blocks(env.store, run, HostFolder(env.home.host_root))
         self._link = SessionLink(self._files, self._blocks, self.look)
         self._functions: dict[tuple[bytes, _Options, str, int], str] = {}
+        self._display = self._shown(show)
 
     def __repr__(self) -> str:
         return f"<Session {self.id}>"
+
+    def _shown(self, show: bool | None) -> SessionDisplay | None:
+        from .session_display import SessionDisplay, TerminalView, find_view
+
+        view = None if show is False else find_view() or (TerminalView() if show else None)
+        return SessionDisplay(self._files, self._link.counts, view) if view else None
 
     # -- calls
 
@@ -119,7 +127,9 @@ class Session:
 
     def executor(self) -> Executor:
         """The session as a `concurrent.futures.Executor`, for libraries that take one."""
-        return SessionExecutor(self)
+        from .session_executor import SessionExecutor
+
+        return SessionExecutor(self.submit)
 
     # -- looking
 
@@ -158,9 +168,22 @@ class Session:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None and issubclass(kind, KeyboardInterrupt):
-            sys.stderr.write(f"the calls of session {self.id} go on; attach({self.id!r}) finds them again\n")
-        self.end(wait=kind is None and not self._detach)
+        interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
+        try:
+            self.end(wait=kind is None and not self._detach)
+        except KeyboardInterrupt:
+            interrupted = True
+            self.close()
+            raise
+        finally:
+            if interrupted:
+                sys.stderr.write(f"the calls of session {self.id} go on; attach({self.id!r}) finds them again\n")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await asyncio.to_thread(self.__exit__, *error)
 
     def end(self, *, wait: bool = True) -> None:
         """Take no more calls, from no client. The accepted calls go on; their results stay until `treadle gc`.
@@ -170,14 +193,19 @@ class Session:
         self._link.send(NoMoreCalls())
         if wait:
             self._link.wait_for_own()
-        self.close()
+        self._close(ended=wait)
 
     def close(self) -> None:
         """Let go of the session, which stays open for `attach`, once the calls are accepted. They go on.
 
         A session without calls and without work ends after an hour.
         """
+        self._close(ended=False)
+
+    def _close(self, *, ended: bool) -> None:
         self._link.close()
+        if self._display:
+            self._display.close(ended=ended)
         self._connection.close()
 
     def cancel(self) -> None:
@@ -349,33 +377,6 @@ class _Names:
 
     def _number(self, key: str, partition: int) -> int:
         return self._numbers.setdefault((key, partition), len(self._numbers))
-
-
-class SessionExecutor(Executor):
-    """A session as a `concurrent.futures.Executor`."""
-
-    def __init__(self, of: Session) -> None:
-        self._session = of
-        self._running: set[concurrent.futures.Future[Any]] = set()
-        self._shut = False
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
-        """As `Session.submit`."""
-        if self._shut:
-            raise RuntimeError("cannot schedule new futures after shutdown")
-        future = self._session.submit(fn, *args, **kwargs)
-        self._running.add(future)
-        future.add_done_callback(self._running.discard)
-        return future
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more calls. The session stays open."""
-        self._shut = True
-        left = list(self._running)
-        for future in left if cancel_futures else ():
-            future.cancel()
-        if wait:
-            concurrent.futures.wait(left)
 
 
 def _name(function: Callable[..., Any]) -> str:

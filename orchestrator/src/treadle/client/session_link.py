@@ -7,6 +7,7 @@ import threading
 import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import MissingError, StoreError, TreadleError
 from treadle.primitives.stores.input_files import is_local
 
-from .futures import CallFailed, CallKey, Future, SessionEnded, WorkerTraceback, call_failed
+from .futures import CallFailed, CallKey, CallProgress, Future, SessionEnded, WorkerTraceback, call_failed
 
 if TYPE_CHECKING:
     from treadle.orchestrator.dispatcher.ledger.attempt_records import AttemptRecord
@@ -62,6 +63,7 @@ class SessionLink:
         """A record was written or read."""
         self._wake = threading.Event()
         self._outbox: list[CallRecord] = []
+        self._counts: defaultdict[str, CallProgress] = defaultdict(CallProgress)
         self._ends: dict[CallPlace, BlockRef | Failed] = {}
         self._begun: set[CallPlace] = set()
         self._own: set[CallPlace] = set()
@@ -154,11 +156,13 @@ class SessionLink:
     def key_of(self, segment: str, partition: int) -> CallKey:
         """The call of a partition. Raises KeyError for an unknown one."""
         with self._lock:
-            for key, called in self._index.calls.items():
-                first = self._index.first[key]
-                if first.segment == segment and 0 <= partition - first.partition < len(called.arguments.parts):
-                    return CallKey(key, partition - first.partition)
-        raise KeyError(f"{segment}/{partition}")
+            called, position = self._index.call_at(CallPlace(segment, partition))
+            return CallKey(called.key, position)
+
+    def counts(self) -> dict[str, CallProgress]:
+        """The numbers of calls, of all clients, by function."""
+        with self._lock:
+            return {name: replace(one) for name, one in self._counts.items()}
 
     def _chunk(self, key: str) -> int:
         self._await(lambda: key in self._index.calls)
@@ -252,8 +256,8 @@ class SessionLink:
                 if self._index.ended:
                     self._refuse_own(record)
                     continue
-                self._index.add(record)
-                if isinstance(record, Called):
+                if self._index.add(record) and isinstance(record, Called):
+                    self._counts[self._index.first[record.key].segment].calls += record.calls
                     self._note_own(record)
                     for future in self._unplaced.pop(record.key, ()):
                         self._place(future)
@@ -274,12 +278,16 @@ class SessionLink:
                 for partition in attempts:
                     self._begin(CallPlace(segment, partition))
             case Committed(segment, outcome) if outcome.block is not None:
-                self._note(CallPlace(segment, outcome.partition), outcome.block)
+                failed = sum(count.failed for count in outcome.counts.values())
+                self._note(CallPlace(segment, outcome.partition), outcome.block, failed)
             case Failed(segment, partition) if record.final:
-                self._note(CallPlace(segment, partition), record)
+                place = CallPlace(segment, partition)
+                self._note(place, record, self._calls_in(place))
 
     def _begin(self, place: CallPlace) -> None:
-        self._begun.add(place)
+        if place not in self._begun:
+            self._begun.add(place)
+            self._counts[place.segment].running += self._calls_in(place)
         for future in self._waiting.get(place, ()):
             _show_running(future)
 
@@ -293,7 +301,16 @@ class SessionLink:
             segment, first = self._index.first[called.key]
             self._own.update(CallPlace(segment, first + number) for number in range(len(called.arguments.parts)))
 
-    def _note(self, place: CallPlace, end: BlockRef | Failed) -> None:
+    def _calls_in(self, place: CallPlace) -> int:
+        called, position = self._index.call_at(place)
+        return min(called.chunk, called.calls - position * called.chunk)
+
+    def _note(self, place: CallPlace, end: BlockRef | Failed, failed: int) -> None:
+        if place not in self._ends:
+            counts, calls = self._counts[place.segment], self._calls_in(place)
+            counts.ended += calls
+            counts.running -= calls if place in self._begun else 0
+            counts.failed += failed
         self._ends[place] = end
         self._own.discard(place)
         if place in self._waiting:

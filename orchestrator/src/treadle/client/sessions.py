@@ -33,6 +33,7 @@ def session(
     id: str | None = None,
     executor: str | None = None,
     detach: bool = False,
+    show: bool | None = None,
     profile: str | None = None,
     home: str | PathLike[str] | None = None,
 ) -> Session:
@@ -41,6 +42,8 @@ def session(
     - `name`: the beginning of the run's id.
     - `executor`: of calls that name none; default: that of the profile.
     - `detach`: leave the `with` block without waiting for the calls. They go on.
+    - `show`: draw the progress of the calls, and print their output. Default: in a notebook, and in a script on a
+      terminal.
     - `profile`, `home`: as of `Client`.
 
     Raises UsageError for an id that belongs to the run of a workflow, Unreachable, StoreError.
@@ -51,11 +54,16 @@ def session(
 
     connection = ClientConnection(profile, home)
     run = wait_for(_begun(connection, name, id, executor))
-    return Session(connection, run, detach=detach)
+    return Session(connection, run, detach=detach, show=show)
 
 
-def attach(run: str, *, profile: str | None = None, home: str | PathLike[str] | None = None) -> Session:
-    """Open a session that was begun before, here or by another process. `run`: its id, or as of `Client.attach`.
+def attach(
+    run: str, *, show: bool | None = None, profile: str | None = None, home: str | PathLike[str] | None = None
+) -> Session:
+    """Open a session that was begun before, here or by another process.
+
+    - `run`: its id, or as of `Client.attach`.
+    - `show`, `profile`, `home`: as of `session`.
 
     On the embedded default, a driver is started if the calls need one. Raises NoSuchRun, and UsageError for the run of
     a workflow.
@@ -69,7 +77,7 @@ def attach(run: str, *, profile: str | None = None, home: str | PathLike[str] | 
     connection = ClientConnection(profile, home)
     found = wait_for(_found(connection, run))
     _check(connection.environment.files(found).load(Submission, "spec"))
-    found_session = Session(connection, found, detach=True)
+    found_session = Session(connection, found, detach=True, show=show)
     found_session.look()
     return found_session
 

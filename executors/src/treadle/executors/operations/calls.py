@@ -15,7 +15,7 @@ from treadle.primitives.encoding.by_value import Packed, pack, unpack
 from treadle.primitives.encoding.references import Slice
 
 from ..failures import InputFailed, StageFailed, full_traceback
-from ..program import CallFunction
+from ..program import CallFunction, StageCount
 from .attempt_state import Attempt
 from .record_flow import Flow, objects, records
 
@@ -61,7 +61,11 @@ def call_function(op: CallFunction, flow: Flow, attempt: Attempt) -> Flow:
         raise
     except BaseException as error:  # noqa: BLE001  as of the call itself
         return _output(op, [_failed(op, 0, error, attempt)] * count)
-    return _output(op, [_result(op, function, one, calls[one], attempt) for one in range(count)])
+    results = [_result(op, function, one, calls[one], attempt) for one in range(count)]
+    raised = sum(result.error is not None for result in results)
+    if raised:
+        attempt.counts[op.stage] = StageCount(count, raised)
+    return _output(op, results)
 
 
 def _output(op: CallFunction, results: list[CallResult]) -> Flow:

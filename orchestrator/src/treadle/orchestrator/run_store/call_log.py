@@ -8,6 +8,7 @@ driver agree on them without a message.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -102,6 +103,9 @@ class CallIndex:
         """Key of a function -> its segment."""
         self._sizes: dict[str, int] = {}
         """Segment -> its partitions so far."""
+        self._starts: dict[str, list[int]] = {}
+        self._keys: dict[str, list[str]] = {}
+        """Segment -> the first partition of each call, and its key."""
         self.first: dict[str, CallPlace] = {}
         """Key of a call -> the place of its first partition."""
         self.calls: dict[str, Called] = {}
@@ -109,22 +113,29 @@ class CallIndex:
         """By segment."""
         self.ended = False
 
-    def add(self, record: CallRecord) -> None:
-        """Raises CorruptError for a call of an unknown function. A record with a known key changes nothing."""
+    def add(self, record: CallRecord) -> bool:
+        """Whether the record says something new: it has another key than the records before it. Raises CorruptError for
+        a call of an unknown function."""
         match record:
             case FunctionAdded(key) if key not in self._segments:
                 segment = self._segments[key] = f"{record.name}-{len(self._segments) + 1}"
                 self.functions[segment] = record
                 self._sizes[segment] = 0
+                self._starts[segment], self._keys[segment] = [], []
             case Called(key, function) if key not in self.first:
                 segment = self._segments.get(function, "")
                 if not segment:
                     raise CorruptError(f"the call {key} names a function that the session does not have")
                 self.first[key] = CallPlace(segment, self._sizes[segment])
+                self._starts[segment].append(self._sizes[segment])
+                self._keys[segment].append(key)
                 self.calls[key] = record
                 self._sizes[segment] += len(record.arguments.parts)
             case NoMoreCalls():
                 self.ended = True
+            case FunctionAdded() | Called():
+                return False
+        return True
 
     def places(self, key: str) -> tuple[CallPlace, ...]:
         """The places of a call's partitions. Raises KeyError for an unknown call."""
@@ -142,6 +153,14 @@ class CallIndex:
     def size(self, segment: str) -> int:
         """Partitions of a segment so far."""
         return self._sizes[segment]
+
+    def call_at(self, place: CallPlace) -> tuple[Called, int]:
+        """The call of a partition, and the partition's position in it. Raises KeyError for an unknown partition."""
+        starts = self._starts[place.segment]
+        number = bisect_right(starts, place.partition) - 1
+        if not 0 <= place.partition < self._sizes[place.segment]:
+            raise KeyError(f"{place.segment}/{place.partition}")
+        return self.calls[self._keys[place.segment][number]], place.partition - starts[number]
 
     def place(self, key: str, partition: int) -> CallPlace:
         """The place of a call's partition. Raises KeyError for an unknown call."""

@@ -92,8 +92,7 @@ class OpenCalls:
         if self._index.ended:
             return []
         known = len(self._index.functions)
-        is_new = isinstance(record, Called) and record.key not in self._index.first
-        self._index.add(record)
+        is_new = self._index.add(record)
         if len(self._index.functions) > known:
             segment = next(reversed(self._index.functions))
             return [OpenFunction(segment, self._index.functions[segment])]
