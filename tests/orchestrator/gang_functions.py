@@ -53,8 +53,10 @@ def counted(records: Iterator[int], *, folder: str, context: Context) -> int:
 
 
 def dies_first(records: Iterator[int], *, folder: str, context: Context) -> int:
-    """The second member dies in the first attempt, while the other is in a collective with it."""
+    """The second member dies in the first attempt, once the first member has begun."""
     if context.attempt == 1 and context.partition == 1:
+        while not Path(folder, f"{context.stage}-0.1").exists():
+            time.sleep(0.01)
         _note(folder, context)
         os._exit(3)
     return counted(records, folder=folder, context=context)
