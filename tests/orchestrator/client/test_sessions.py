@@ -105,6 +105,15 @@ def test_starmap_takes_the_members_of_each_item_as_arguments(calls: Session) -> 
     assert list(calls.starmap(mul, pairs).results(PATIENCE)) == [0, 2, 6, 12]
 
 
+def test_results_of_a_chunk_come_in_order_until_one_failed(calls: Session) -> None:
+    results = calls.map(refuse_odd, [0, 2, 4, 5, 6], chunk=4).results(PATIENCE)
+    assert [next(results) for _ in range(3)] == [0, 2, 4]
+    with pytest.raises(Refusal) as refused:
+        next(results)
+    assert refused.value.number == 5
+    assert "in refuse_odd" in str(refused.value.__cause__)
+
+
 def test_futures_are_arguments_at_any_depth(calls: Session) -> None:
     two = calls.submit(add, 1, 1)
     squares = calls.map(mul, range(5), range(5), chunk=2)

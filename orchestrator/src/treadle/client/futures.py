@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
 from treadle.primitives.errors import FailureClass, TreadleError
 
 if TYPE_CHECKING:
+    from treadle.executors.operations.calls import CallResult
     from treadle.orchestrator.dispatcher.ledger.attempt_records import AttemptRecord
     from treadle.orchestrator.dispatcher.ledger.ledger import Failed
 
@@ -54,12 +55,16 @@ def call_failed(call: str, record: Failed) -> CallFailed:
     return kind(call, record.failure, record.message)
 
 
+WHOLE = -1
+
+
 class CallKey(NamedTuple):
     """A call: its group, the partition within that, and the position within the partition."""
 
     key: str
     partition: int = 0
     position: int = 0
+    """`WHOLE`: all calls of the partition; a future of them gets the list of their CallResults."""
 
 
 @dataclass
@@ -71,6 +76,13 @@ class CallProgress:
     failed: int = 0
     """Ended without a result."""
     running: int = 0
+
+
+def error_of(result: CallResult) -> BaseException | None:
+    """The exception of a call, with the worker's traceback as its cause."""
+    if result.error is not None:
+        result.error.__cause__ = WorkerTraceback(result.traceback)
+    return result.error
 
 
 class CallOwner(Protocol):
@@ -155,7 +167,17 @@ class Futures(Sequence[Future]):
     def results(self, timeout: float | None = None) -> Iterator[Any]:
         """The results in order, each as soon as it is there. Raises the exception of the first call that failed, and
         TimeoutError when one is not there `timeout` seconds after it is asked for."""
-        return (future.result(timeout) for future in self)
+        for partition in self.partitions:
+            together = self.link.future(CallKey(self.key, partition, WHOLE))
+            for result in together.result(timeout):
+                if (error := error_of(result)) is not None:
+                    raise error
+                yield result.value
+
+    @property
+    def partitions(self) -> range:
+        """The partitions of these calls within the map."""
+        return range(self.first, self.first - (-self._calls // self.chunk))
 
     def __reduce__(self) -> Any:
         raise TypeError("the futures of a map are an argument only of calls of their own session")

@@ -372,8 +372,7 @@ class _Names:
             raise UsageError("a future of another session is an argument", "Pass its result.")
         if isinstance(found, Future):
             return "one", self._number(found.call.key, found.call.partition), found.call.position
-        partitions = range(found.first, found.first - (-len(found) // found.chunk))
-        return "all", tuple(self._number(found.key, partition) for partition in partitions)
+        return "all", tuple(self._number(found.key, partition) for partition in found.partitions)
 
     def _number(self, key: str, partition: int) -> int:
         return self._numbers.setdefault((key, partition), len(self._numbers))

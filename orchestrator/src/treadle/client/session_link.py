@@ -27,7 +27,7 @@ from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import MissingError, StoreError, TreadleError
 from treadle.primitives.stores.input_files import is_local
 
-from .futures import CallFailed, CallKey, CallProgress, Future, SessionEnded, WorkerTraceback, call_failed
+from .futures import WHOLE, CallFailed, CallKey, CallProgress, Future, SessionEnded, call_failed, error_of
 
 if TYPE_CHECKING:
     from treadle.orchestrator.dispatcher.ledger.attempt_records import AttemptRecord
@@ -332,11 +332,14 @@ class SessionLink:
                 future.set_exception(call_failed(name, end))
             return
         try:
-            result = self._results(place, end)[future.call.position]
+            results = self._results(place, end)
         except Exception as error:  # noqa: BLE001  a user's class may raise anything when it is rebuilt
             future.set_exception(_unreadable(place, error))
             return
-        _settle(future, result)
+        if future.call.position == WHOLE:
+            future.set_result(results)
+        else:
+            _settle(future, results[future.call.position])
 
     def _results(self, place: CallPlace, block: BlockRef) -> list[CallResult]:
         known = self._decoded.get(place)
@@ -366,11 +369,11 @@ def _show_running(future: Future) -> None:
 
 
 def _settle(future: Future, result: CallResult) -> None:
-    if result.error is None:
+    error = error_of(result)
+    if error is None:
         future.set_result(result.value)
-        return
-    result.error.__cause__ = WorkerTraceback(result.traceback)
-    future.set_exception(result.error)
+    else:
+        future.set_exception(error)
 
 
 def _unreadable(place: CallPlace, error: Exception) -> Exception:
