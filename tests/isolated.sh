@@ -40,4 +40,4 @@ PY
 check primitives "pydantic temporalio typer yaml pyarrow treadle.executors treadle.dsl treadle.orchestrator"
 check executors "pydantic temporalio typer yaml pyarrow treadle.dsl treadle.orchestrator" "boto3 botocore httpx confluent_kafka"
 check dsl "temporalio typer treadle.executors treadle.orchestrator"
-check orchestrator "boto3" "confluent_kafka starlette uvicorn httpx jsonschema"
+check orchestrator "boto3" "confluent_kafka starlette uvicorn httpx jsonschema joblib"

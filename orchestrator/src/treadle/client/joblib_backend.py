@@ -24,8 +24,9 @@ from typing import Any
 try:
     from joblib import register_parallel_backend
     from joblib.parallel import AutoBatchingMixin, FallbackToBackend, ParallelBackendBase, SequentialBackend
-except ImportError as error:
-    raise ImportError("joblib cannot be imported; pip install 'treadle-orchestrator[joblib]'") from error
+except ModuleNotFoundError as error:
+    text = "joblib cannot be imported; pip install 'treadle-orchestrator[joblib]'"
+    raise ModuleNotFoundError(text, name=error.name) from error
 
 from treadle.executors.operations.joblib_batch import joblib_array, joblib_batch, unpack_writable
 from treadle.primitives.encoding.by_value import pack
