@@ -324,3 +324,10 @@ def test_import_of_the_client_does_not_import_joblib() -> None:
     code = "import sys, treadle.client; treadle.client.session; print('joblib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_registration_without_joblib_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "joblib", None)
+    with pytest.raises(UsageError, match="joblib is not installed") as refused:
+        register_joblib()
+    assert "treadle-orchestrator[joblib]" in refused.value.hint

@@ -10,9 +10,9 @@ General layout: `async_client` and `sync_client` (the public classes), `client` 
 `environment` (home, profile, embedded server), `connection`, `documents`, `input_data`, `preparation` and `submission`
 (from a workflow to a run that can start), `resumption`, `run_lookup` (from a name to a run), `run_views`, `progress`
 and `run_status` (a run at one moment), `sessions`, `session_calls`, `session_executor`, `session_link`,
-`session_display`, `map_reduction`, `futures` and `project_modules` (functions called from Python), `joblib_backend`
-(joblib's batches as calls of a session), `attempt_logs`, `stage_data`, `garbage_collection`, `testing` (whole runs
-inside one process).
+`session_display`, `map_reduction`, `futures` and `project_modules` (functions called from Python),
+`joblib_registration` and `joblib_backend` (joblib's batches as calls of a session), `attempt_logs`, `stage_data`,
+`garbage_collection`, `testing` (whole runs inside one process).
 """
 
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .client import NoSuchRun, RunConflict
     from .errors import RunFailed, WorkerError
     from .futures import CallFailed, CallOutOfMemory, CallTimedOut, Future, Futures, SessionEnded, WorkerTraceback
-    from .joblib_backend import register_joblib
+    from .joblib_registration import register_joblib
     from .progress import StageView
     from .run_status import RunStatus
     from .run_views import RunEnd, RunFailure, RunView
@@ -83,7 +83,7 @@ __getattr__ = late(
         **dict.fromkeys(("SessionEnded", "WorkerTraceback"), ".futures"),
         **dict.fromkeys(("Session", "SessionCalls"), ".session_calls"),
         **dict.fromkeys(("attach", "session"), ".sessions"),
-        "register_joblib": ".joblib_backend",
+        "register_joblib": ".joblib_registration",
         "RunStatus": ".run_status",
         "StageView": ".progress",
         "AttemptRecord": "treadle.orchestrator.dispatcher.ledger.attempt_records",

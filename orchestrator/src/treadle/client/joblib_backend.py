@@ -21,12 +21,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-try:
-    from joblib import register_parallel_backend
-    from joblib.parallel import AutoBatchingMixin, FallbackToBackend, ParallelBackendBase, SequentialBackend
-except ModuleNotFoundError as error:
-    text = "joblib cannot be imported; pip install 'treadle-orchestrator[joblib]'"
-    raise ModuleNotFoundError(text, name=error.name) from error
+from joblib.parallel import AutoBatchingMixin, FallbackToBackend, ParallelBackendBase, SequentialBackend
 
 from treadle.executors.operations.joblib_batch import joblib_array, joblib_batch, unpack_writable
 from treadle.primitives.encoding.by_value import pack
@@ -41,17 +36,6 @@ from .sessions import session as open_session
 _OF_PROCESSES = {"prefer", "require", "temp_folder", "verbose", "context"}
 """Parameters that joblib passes to each backend, for processes that it starts itself."""
 Done = Callable[[concurrent.futures.Future[Any]], object]
-
-
-def register_joblib() -> None:
-    """Make `treadle` a backend of joblib in this process: `parallel_config(backend="treadle")`.
-
-    Parameters of the backend:
-
-    - `session`: a session, or its `with_options(...)`. Default: each `Parallel` call has a session of its own.
-    - `name`, `executor`, `profile`, `home`: settings of such a session, as of `session`.
-    """
-    register_parallel_backend("treadle", SessionBackend)
 
 
 class SessionBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[misc]  # joblib has no types
