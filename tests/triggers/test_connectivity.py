@@ -7,10 +7,12 @@ import logging
 import socket
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
 from kafka import Broker
 from kafka_security import as_user, lift, restrict
 from triggers.source_suite import PATIENCE, Heard, until
@@ -58,6 +60,26 @@ def test_unusable_cluster_is_refused_with_the_cause(cause: str, real_kafka: Brok
 def test_right_certificate_is_trusted(real_kafka: Broker) -> None:
     settings = {**tls(real_kafka.tls), "ssl.ca.location": real_kafka.certificate}
     assert Topics(settings).partitions(["no-such-topic"]) == {}
+
+
+def test_offsets_are_asked_for_again_while_a_partition_has_no_leader(
+    real_kafka: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_kafka.create_topic("electing")
+    topics = Topics(real_kafka.settings)
+    [partition] = topics.partitions(["electing"])["electing"]
+    ask, refusals = AdminClient.list_offsets, [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE]
+
+    def refused(admin: AdminClient, wanted: dict[TopicPartition, Any], **options: Any) -> dict[Any, Any]:
+        if not refusals:
+            return ask(admin, wanted, **options)
+        answer = Future[Any]()
+        answer.set_exception(KafkaException(KafkaError(refusals.pop())))
+        return dict.fromkeys(wanted, answer)
+
+    monkeypatch.setattr(AdminClient, "list_offsets", refused)
+    assert topics.offsets([partition], end=True) == {partition: 0}
+    assert not refusals
 
 
 def test_same_cause_is_logged_once_and_that_it_works_again(caplog: pytest.LogCaptureFixture) -> None:

@@ -28,6 +28,11 @@ ANSWER = 10.0
 HOPELESS = 2.0
 """Seconds after which waiting ends if no broker can be reached for a known cause."""
 
+_ELECTING = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+"""The partition gets a leader, or the client does not know it yet: soon after a topic is made."""
+_AGAIN = 0.1
+"""Seconds until the next question meanwhile."""
+
 
 class Topics:
     """Every method raises KafkaException, and BrokerUnreachable with the cause when no broker can be reached.
@@ -100,8 +105,16 @@ class Topics:
         return self._offsets(partitions, OffsetSpec.for_timestamp(milliseconds))
 
     def _offsets(self, partitions: Sequence[KafkaPartition], spec: Any) -> dict[KafkaPartition, int]:
-        if not partitions:
-            return {}
+        until = time.monotonic() + ANSWER
+        while True:
+            try:
+                return self._listed(partitions, spec) if partitions else {}
+            except KafkaException as error:
+                if error.args[0].code() not in _ELECTING or time.monotonic() > until:
+                    raise
+            time.sleep(_AGAIN)
+
+    def _listed(self, partitions: Sequence[KafkaPartition], spec: Any) -> dict[KafkaPartition, int]:
         wanted = {TopicPartition(one.topic, one.number): spec for one in partitions}
         asked = self._admin.list_offsets(wanted, request_timeout=ANSWER)
         answers = {(at.topic, at.partition): self.answer(answer).offset for at, answer in asked.items()}
