@@ -10,9 +10,9 @@ General layout: `async_client` and `sync_client` (the public classes), `client` 
 `environment` (home, profile, embedded server), `connection`, `documents`, `input_data`, `preparation` and `submission`
 (from a workflow to a run that can start), `resumption`, `run_lookup` (from a name to a run), `run_views`, `progress`
 and `run_status` (a run at one moment), `sessions`, `session_calls`, `session_executor`, `session_link`,
-`session_display`, `map_reduction`, `futures` and `project_modules` (functions called from Python),
-`joblib_registration` and `joblib_backend` (joblib's batches as calls of a session), `attempt_logs`, `stage_data`,
-`garbage_collection`, `testing` (whole runs inside one process).
+`session_display`, `map_reduction`, `call_content`, `argument_futures`, `futures` and `project_modules` (functions that
+are called from Python), `joblib_registration` and `joblib_backend` (joblib's batches as calls of a session),
+`attempt_logs`, `stage_data`, `garbage_collection`, `testing` (whole runs inside one process).
 """
 
 from typing import TYPE_CHECKING

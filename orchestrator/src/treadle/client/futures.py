@@ -8,12 +8,15 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
 
-from treadle.primitives.errors import FailureClass, TreadleError
+from treadle.primitives.errors import FailureClass, MissingError, TreadleError
 
 if TYPE_CHECKING:
     from treadle.executors.operations.calls import CallResult
     from treadle.orchestrator.dispatcher.ledger.attempt_records import AttemptRecord
     from treadle.orchestrator.dispatcher.ledger.ledger import Failed
+
+
+_LOST = "Its result is gone from the store and the host. Call it again in a new session."
 
 
 class CallFailed(TreadleError):
@@ -53,6 +56,15 @@ def call_failed(call: str, record: Failed) -> CallFailed:
     kinds = {FailureClass.TIMED_OUT: CallTimedOut, FailureClass.OUT_OF_MEMORY: CallOutOfMemory}
     kind = next((kind for name, kind in kinds.items() if name == record.failure), CallFailed)
     return kind(call, record.failure, record.message)
+
+
+def unreadable(call: str, error: Exception) -> Exception:
+    """The exception of a call whose result cannot be rebuilt here."""
+    if isinstance(error, MissingError):
+        return CallFailed(call, "unreachable", f"{error.message}. {_LOST}")
+    if isinstance(error, TreadleError):
+        return error
+    return CallFailed(call, "user error", f"its result cannot be rebuilt here: {type(error).__name__}: {error}")
 
 
 WHOLE = -1
@@ -141,6 +153,21 @@ class Future(concurrent.futures.Future[Any]):
 
     def __reduce__(self) -> Any:
         raise TypeError("a future is an argument only of calls of its own session; elsewhere use its `id`")
+
+
+def show_running(future: Future) -> None:
+    """The call of the future has begun."""
+    if not (future.running() or future.done()):
+        future.set_running_or_notify_cancel()
+
+
+def settle(future: Future, result: CallResult) -> None:
+    """Give the future its result."""
+    error = error_of(result)
+    if error is None:
+        future.set_result(result.value)
+    else:
+        future.set_exception(error)
 
 
 class Futures(Sequence[Future]):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence, Sized
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -25,6 +26,8 @@ from treadle.primitives.errors import UsageError
 from treadle.primitives.shuffling.folds import NOTHING
 from treadle.primitives.stores.shared_memory import HostFolder
 
+from .argument_futures import ArgumentFutures
+from .call_content import CallContent
 from .connection import ClientConnection
 from .futures import CallKey, Future, Futures
 from .map_reduction import Arguments, CallStep, ItemTasks, reduce_all, reduce_by_key
@@ -44,14 +47,16 @@ _INLINE = 8 * 2**10
 class Session:
     """An open session. Use it as a context manager; any number of threads may call it."""
 
-    def __init__(self, connection: ClientConnection, run: str, *, detach: bool, show: bool | None = None) -> None:
+    def __init__(
+        self, connection: ClientConnection, run: str, *, detach: bool, show: bool | None = None, reuse: bool = False
+    ) -> None:
         """Made by `session` and `attach`."""
-        self.id, self._connection, self._detach = run, connection, detach
+        self.id, self._connection, self._detach, self._reuse = run, connection, detach, reuse
         env = connection.environment
         self._files = env.files(run)
         self._blocks = Blocks(env.store, run, HostFolder(env.home.host_root))
         self._link = SessionLink(self._files, self._blocks, self.look)
-        self._functions: dict[tuple[bytes, _Options, str, int], str] = {}
+        self._functions: dict[Hashable, str] = {}
         self._display = self._shown(show)
 
     def __repr__(self) -> str:
@@ -114,7 +119,13 @@ class Session:
         return options.map_reduce(function, items, combine, per=per, initial=initial, chunk=chunk, reducers=reducers)
 
     def with_options(
-        self, *, executor: str = "", retries: int = 0, timeout: float = 0.0, memory: int = 0
+        self,
+        *,
+        executor: str = "",
+        retries: int = 0,
+        timeout: float = 0.0,
+        memory: int = 0,
+        reuse: bool | None = None,
     ) -> SessionCalls:
         """Calls with other settings.
 
@@ -122,8 +133,9 @@ class Session:
         - `retries`: further attempts after an exception. Lost workers are replaced in any case.
         - `timeout`: seconds that a task may take; 0: no limit.
         - `memory`: bytes that a task may allocate; 0: the slot's limit.
+        - `reuse`: take the results of an equal call of this session, if there is one; default: that of the session.
         """
-        return SessionCalls(self, _Options(executor, retries, timeout, memory))
+        return SessionCalls(self, _Options(executor, retries, timeout, memory), self._reuse if reuse is None else reuse)
 
     def executor(self) -> Executor:
         """The session as a `concurrent.futures.Executor`, for libraries that take one."""
@@ -229,50 +241,67 @@ class Session:
         options: _Options,
         chunk: int = 1,
         step: CallStep | None = None,
+        reuse: bool = False,
     ) -> Futures:
-        """Send calls of one function, `chunk` in each partition."""
+        """Send calls of one function, `chunk` in each partition. `reuse`: unless there is an equal call."""
         step, calls = step or CallStep(function), iter(calls)
-        name, key = self._function(function, options, step), self._link.key()
+        content = self._content(function, (*options, *step[1:], chunk)) if reuse else None
         needs, parts, count = list[tuple[Need, ...]](), list[list[Any]](), 0
         while some := list(islice(calls, chunk)):
             packed, needed = self._packed(some)
             needs.append(needed)
             parts.append([packed])
             count += len(some)
-        if parts:
-            block = self._blocks.put(f"calls/{key}", "objects", parts, "store", _INLINE)
+            if content:
+                content.add(some, needed, ArgumentFutures(self._link).name)
+        key, found = self._keyed(content)
+        if parts and not found:
+            name = self._function(function, options, step, content)
             named = tuple(needs) if any(needs) and not step.parts_of else ()
-            self._link.send(Called(key, name, block, count, chunk, named, step.parts_of, step.inner))
+            self._link.send(Called(key, name, self._put(parts), count, chunk, named, step.parts_of, step.inner))
         return Futures(self._link, key, count, chunk)
 
-    def _packed(self, calls: Sequence[Arguments]) -> tuple[tuple[int, Packed], tuple[Need, ...]]:
-        names = _Names(self._link)
-        take_by_value()
-        try:
-            return (len(calls), pack(list(calls), names.name)), tuple(names.needs)
-        except UsageError:
-            raise
-        except Exception as error:
-            text = f"the arguments cannot be pickled: {type(error).__name__}: {error}"
-            raise UsageError(text, "Pass plain data, or what makes it: a path, an address.") from error
+    def _content(self, function: Callable[..., Any], settings: tuple[object, ...]) -> CallContent:
+        with _taken(f"{_name(function)} cannot be taken by value", "Pass what it captures as an argument."):
+            return CallContent(function, settings)
 
-    def _function(self, function: Callable[..., Any], options: _Options, step: CallStep) -> str:
+    def _keyed(self, content: CallContent | None) -> tuple[str, bool]:
+        """A key for calls, and whether they were made before."""
+        if content is None:
+            return self._link.key(), False
+        claims = ((key, self._link.claim(key)) for key in content.numbered())
+        return next((key, found) for key, found in claims if found or not self._link.knows(key))
+
+    def _put(self, parts: list[list[Any]]) -> BlockRef:
+        return self._blocks.put(f"calls/{self._link.key()}", "objects", parts, "store", _INLINE)
+
+    def _packed(self, calls: Sequence[Arguments]) -> tuple[tuple[int, Packed], tuple[Need, ...]]:
+        names = ArgumentFutures(self._link)
+        with _taken("the arguments cannot be pickled", "Pass plain data, or what makes it: a path, an address."):
+            return (len(calls), pack(list(calls), names.name)), tuple(names.needs)
+
+    def _function(
+        self, function: Callable[..., Any], options: _Options, step: CallStep, content: CallContent | None
+    ) -> str:
         """The key of a function with its options. Equal functions are sent once."""
         name = _name(step.named)
-        take_by_value()
-        try:
+        with _taken(f"{name} cannot be taken by value", "Pass what it captures as an argument."):
             packed = pack(function)
-        except Exception as error:
-            text = f"{name} cannot be taken by value: {type(error).__name__}: {error}"
-            raise UsageError(text, "Pass what it captures as an argument.") from error
-        known = hashlib.sha256(packed[0]).digest(), options, name, step.parts
-        if known not in self._functions or len(packed) > 1:
-            key = self._link.key()
-            code: BlockRef = self._blocks.put(f"calls/{key}", "objects", [[packed]], "store", _INLINE)
-            added = FunctionAdded(key, name, code, *options, step.parts)
-            self._link.send(added)
+        known = content.function if content else (hashlib.sha256(packed[0]).digest(), options, name, step.parts)
+        if known not in self._functions or (len(packed) > 1 and not content):
+            key = content.function if content else self._link.key()
+            if content:
+                self._tell_change(name, content)
+            parts = content.parts if content else {}
+            self._link.send(FunctionAdded(key, name, self._put([[packed]]), *options, step.parts, parts))
             self._functions[known] = key
         return self._functions[known]
+
+    def _tell_change(self, name: str, content: CallContent) -> None:
+        """Say why the calls of another client are not found."""
+        before = self._link.latest(name)
+        if before and before.key not in self._functions.values():
+            sys.stderr.write(f"{name} runs again: {content.change(before.content, before.key)} changed\n")
 
 
 class _Options(tuple[str, int, float, int]):
@@ -287,8 +316,8 @@ class _Options(tuple[str, int, float, int]):
 class SessionCalls:
     """Calls of a session with their own settings. Made by `Session.with_options`."""
 
-    def __init__(self, of: Session, options: _Options) -> None:
-        self._session, self._options = of, options
+    def __init__(self, of: Session, options: _Options, reuse: bool) -> None:
+        self._session, self._options, self._reuse = of, options, reuse
 
     @property
     def slots(self) -> int:
@@ -297,7 +326,7 @@ class SessionCalls:
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Future:
         """As `Session.submit`."""
-        return self._session.call(function, [(arguments, keywords)], self._options)[0]
+        return self._session.call(function, [(arguments, keywords)], self._options, reuse=self._reuse)[0]
 
     def map(
         self, function: Callable[..., Any], /, *iterables: Iterable[Any], chunk: int | Literal["auto"] = "auto"
@@ -317,7 +346,7 @@ class SessionCalls:
             items = list(items)
             chunk = _automatic(len(items))
         calls: Iterable[Arguments] = ((tuple(item), {}) for item in items)
-        return self._session.call(function, calls, self._options, _checked(chunk))
+        return self._session.call(function, calls, self._options, _checked(chunk), reuse=self._reuse)
 
     def map_reduce(
         self,
@@ -333,7 +362,7 @@ class SessionCalls:
         """As `Session.map_reduce`."""
         items = items if isinstance(items, Collection) else list(items)
         tasks = ItemTasks(items, _checked(_automatic(len(items)) if chunk == "auto" else chunk))
-        send = partial(self._session.call, options=self._options)
+        send = partial(self._session.call, options=self._options, reuse=self._reuse)
         if per == "all" and reducers == "auto":
             return reduce_all(send, function, combine, tasks, initial)
         if per == "key" and initial is NOTHING:
@@ -353,29 +382,16 @@ def _checked(chunk: int) -> int:
     return chunk
 
 
-class _Names:
-    """Names the futures among arguments, and collects the results that they need."""
-
-    def __init__(self, link: SessionLink) -> None:
-        self._link = link
-        self._numbers: dict[Need, int] = {}
-
-    @property
-    def needs(self) -> list[Need]:
-        return list(self._numbers)
-
-    def name(self, found: object) -> object:
-        """The name of a future. None for another object. Raises UsageError for a future of another session."""
-        if not isinstance(found, Future | Futures):
-            return None
-        if found.link is not self._link:
-            raise UsageError("a future of another session is an argument", "Pass its result.")
-        if isinstance(found, Future):
-            return "one", self._number(found.call.key, found.call.partition), found.call.position
-        return "all", tuple(self._number(found.key, partition) for partition in found.partitions)
-
-    def _number(self, key: str, partition: int) -> int:
-        return self._numbers.setdefault((key, partition), len(self._numbers))
+@contextmanager
+def _taken(refusal: str, hint: str) -> Iterator[None]:
+    """Pickle by value. Raises UsageError in place of the error of an object."""
+    take_by_value()
+    try:
+        yield
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{refusal}: {type(error).__name__}: {error}", hint) from error
 
 
 def _name(function: Callable[..., Any]) -> str:

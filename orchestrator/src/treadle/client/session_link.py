@@ -21,13 +21,14 @@ from treadle.orchestrator.run_store.call_log import (
     CallPlace,
     CallRecord,
     Cancelled,
+    FunctionAdded,
 )
 from treadle.primitives.encoding.by_value import unpack
 from treadle.primitives.encoding.references import BlockRef
-from treadle.primitives.errors import MissingError, StoreError, TreadleError
+from treadle.primitives.errors import StoreError, TreadleError
 from treadle.primitives.stores.input_files import is_local
 
-from .futures import WHOLE, CallFailed, CallKey, CallProgress, Future, SessionEnded, call_failed, error_of
+from .futures import WHOLE, CallKey, CallProgress, Future, SessionEnded, call_failed, settle, show_running, unreadable
 
 if TYPE_CHECKING:
     from treadle.orchestrator.dispatcher.ledger.attempt_records import AttemptRecord
@@ -45,7 +46,6 @@ SILENCE = 3.0
 """Seconds without an end of a call, while one is waited for, after which the driver is looked for."""
 _KEPT = 16
 """Partitions whose decoded results are kept for further futures."""
-_LOST = "Its result is gone from the store and the host. Call it again in a new session."
 
 
 class SessionLink:
@@ -66,6 +66,10 @@ class SessionLink:
         self._counts: defaultdict[str, CallProgress] = defaultdict(CallProgress)
         self._ends: dict[CallPlace, BlockRef | Failed] = {}
         self._begun: set[CallPlace] = set()
+        self._mine: set[str] = set()
+        """Keys of the calls that were made here."""
+        self._failing: set[str] = set()
+        """Keys of the calls of which one has failed."""
         self._own: set[CallPlace] = set()
         """Partitions of calls that were made here and have not ended."""
         self._unplaced: defaultdict[str, list[Future]] = defaultdict(list)
@@ -77,6 +81,7 @@ class SessionLink:
         self._ready: list[CallPlace] = []
         """Partitions that have ended and have futures."""
         self._take_calls(self._log.read())
+        self._take_ends(self._ledger.read())
         self._thread = threading.Thread(target=self._serve, name="treadle-session", daemon=True)
         self._thread.start()
 
@@ -91,7 +96,29 @@ class SessionLink:
         with self._lock:
             self._raise_error()
             self._outbox += records
+            self._mine.update(record.key for record in records if isinstance(record, Called))
         self._wake.set()
+
+    def claim(self, key: str) -> bool:
+        """Wait for a call in `wait_for_own`. False: the call is unknown, or a part of it has failed."""
+        with self._lock:
+            if key in self._failing or not (key in self._mine or key in self._index.first):
+                return False
+            self._mine.add(key)
+            if key in self._index.first:
+                self._note_own(self._index.calls[key])
+            return True
+
+    def knows(self, key: str) -> bool:
+        """Whether calls have this key."""
+        with self._lock:
+            return key in self._mine or key in self._index.first
+
+    def latest(self, name: str) -> FunctionAdded | None:
+        """The last function of this name whose calls may be reused."""
+        with self._lock:
+            known = reversed(self._index.functions.values())
+            return next((one for one in known if one.name == name and one.content), None)
 
     def wait_for_own(self) -> None:
         """Wait until the calls that were made here have ended. Raises the error that ended the session here."""
@@ -186,7 +213,7 @@ class SessionLink:
         place = self._index.place(future.call.key, future.call.partition)
         self._waiting[place].append(future)
         if place in self._begun:
-            _show_running(future)
+            show_running(future)
         if place in self._ends:
             self._ready.append(place)
 
@@ -289,17 +316,16 @@ class SessionLink:
             self._begun.add(place)
             self._counts[place.segment].running += self._calls_in(place)
         for future in self._waiting.get(place, ()):
-            _show_running(future)
+            show_running(future)
 
     def _refuse_own(self, record: CallRecord) -> None:
         """A call that comes after the end of the session is ignored. Raises SessionEnded for one that was made here."""
-        if isinstance(record, Called) and record.key.startswith(self._writer):
+        if isinstance(record, Called) and record.key in self._mine and record.key not in self._index.first:
             raise SessionEnded("the session has ended", "Start a new session for more calls.")
 
     def _note_own(self, called: Called) -> None:
-        if called.key.startswith(self._writer):
-            segment, first = self._index.first[called.key]
-            self._own.update(CallPlace(segment, first + number) for number in range(len(called.arguments.parts)))
+        if called.key in self._mine:
+            self._own.update(place for place in self._index.places(called.key) if place not in self._ends)
 
     def _calls_in(self, place: CallPlace) -> int:
         called, position = self._index.call_at(place)
@@ -311,6 +337,8 @@ class SessionLink:
             counts.ended += calls
             counts.running -= calls if place in self._begun else 0
             counts.failed += failed
+            if failed:
+                self._failing.add(self._index.call_at(place)[0].key)
         self._ends[place] = end
         self._own.discard(place)
         if place in self._waiting:
@@ -323,8 +351,8 @@ class SessionLink:
             self._resolve(future, place, end)
 
     def _resolve(self, future: Future, place: CallPlace, end: BlockRef | Failed) -> None:
+        name = f"{place.segment}/{place.partition}"
         if isinstance(end, Failed):
-            name = f"{place.segment}/{place.partition}"
             if end.failure == CANCELLED:
                 super(Future, future).cancel()
                 future.set_running_or_notify_cancel()
@@ -334,12 +362,12 @@ class SessionLink:
         try:
             results = self._results(place, end)
         except Exception as error:  # noqa: BLE001  a user's class may raise anything when it is rebuilt
-            future.set_exception(_unreadable(place, error))
+            future.set_exception(unreadable(name, error))
             return
         if future.call.position == WHOLE:
             future.set_result(results)
         else:
-            _settle(future, results[future.call.position])
+            settle(future, results[future.call.position])
 
     def _results(self, place: CallPlace, block: BlockRef) -> list[CallResult]:
         known = self._decoded.get(place)
@@ -361,25 +389,3 @@ class SessionLink:
             self._news.notify_all()
         for future in left:
             future.set_exception(error)
-
-
-def _show_running(future: Future) -> None:
-    if not (future.running() or future.done()):
-        future.set_running_or_notify_cancel()
-
-
-def _settle(future: Future, result: CallResult) -> None:
-    error = error_of(result)
-    if error is None:
-        future.set_result(result.value)
-    else:
-        future.set_exception(error)
-
-
-def _unreadable(place: CallPlace, error: Exception) -> Exception:
-    name = f"{place.segment}/{place.partition}"
-    if isinstance(error, MissingError):
-        return CallFailed(name, "unreachable", f"{error.message}. {_LOST}")
-    if isinstance(error, TreadleError):
-        return error
-    return CallFailed(name, "user error", f"its result cannot be rebuilt here: {type(error).__name__}: {error}")

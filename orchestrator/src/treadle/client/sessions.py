@@ -34,6 +34,7 @@ def session(
     executor: str | None = None,
     detach: bool = False,
     show: bool | None = None,
+    reuse: bool = False,
     profile: str | None = None,
     home: str | PathLike[str] | None = None,
 ) -> Session:
@@ -44,6 +45,8 @@ def session(
     - `detach`: leave the `with` block without waiting for the calls. They go on.
     - `show`: draw the progress of the calls, and print their output. Default: in a notebook, and in a script on a
       terminal.
+    - `reuse`: take the results of equal calls of this session, for example after the kernel of a notebook was killed.
+      A call is equal if its function, the values that this uses, and its arguments are; one that failed is not.
     - `profile`, `home`: as of `Client`.
 
     Raises UsageError for an id that belongs to the run of a workflow, Unreachable, StoreError.
@@ -54,7 +57,7 @@ def session(
 
     connection = ClientConnection(profile, home)
     run = wait_for(_begun(connection, name, id, executor))
-    return Session(connection, run, detach=detach, show=show)
+    return Session(connection, run, detach=detach, show=show, reuse=reuse)
 
 
 def attach(

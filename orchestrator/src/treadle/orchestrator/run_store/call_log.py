@@ -46,6 +46,8 @@ class FunctionAdded(Struct, frozen=True, tag="function"):
     """Bytes that an attempt may allocate. 0: the slot's limit."""
     parts: int = 0
     """Members of each result, which are stored apart. 0: results are stored whole."""
+    content: dict[str, str] = {}
+    """The digests of the parts of the function, by their names in a message, if its calls may be reused."""
 
 
 class Called(Struct, frozen=True, tag="called"):
