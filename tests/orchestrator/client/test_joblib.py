@@ -304,7 +304,7 @@ def test_parallel_calls_of_a_worker_use_its_threads(calls: Session) -> None:
 def test_grid_search_scores_as_in_one_process(calls: Session) -> None:
     x, y = load_iris(return_X_y=True)
     grid = {"C": [0.1, 1.0, 10.0], "fit_intercept": [True, False]}
-    search = GridSearchCV(LogisticRegression(max_iter=500), grid, cv=3)  # n_jobs=None: those of the backend
+    search = GridSearchCV(LogisticRegression(max_iter=500), grid, cv=3)  # n_jobs=None: the backend's number
     ours = search.fit(x, y).cv_results_
     with parallel_config(backend="sequential"):
         theirs = search.fit(x, y).cv_results_

@@ -1,4 +1,4 @@
-"""`map_reduce` of a session against the embedded server: the results equal those that plain Python computes."""
+"""`map_reduce` of a session against the embedded server: the results are as in plain Python."""
 
 from __future__ import annotations
 

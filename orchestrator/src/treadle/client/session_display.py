@@ -98,7 +98,7 @@ class SessionDisplay:
         if time.monotonic() < self._next:
             return []
         self._next = time.monotonic() + (_READ if is_local(self._files.store.url) else _REMOTE)
-        with suppress(StoreError):  # the next look reads the same
+        with suppress(StoreError):  # `treadle logs` has all of it
             lines = [line for record in self._follower.new() for line in output_lines(record)]
             more = len(lines) - _LINES
             return [*lines[:_LINES], f"... {more} more lines: treadle logs {self._files.run}"] if more > 0 else lines
