@@ -58,9 +58,9 @@ def slow_last(record: int, *, seconds: float) -> int:
     return record
 
 
-def late_again(record: int, *, context: Context) -> int:
-    """Record 3 is late the first time, and record 1 when it is recomputed."""
-    late = {(3, 1): 45.0, (1, 2): 1.0}
+def late_again(record: int, *, seconds: float, context: Context) -> int:
+    """Record 3 is late the first time, and record 1 for these seconds when it is recomputed."""
+    late = {(3, 1): 45.0, (1, 2): seconds}
     time.sleep(late.get((record, context.attempt), 0.0))
     return record
 
