@@ -149,7 +149,7 @@ def test_each_reducer_reads_only_its_part_of_each_task(home: Path) -> None:
         mapped = committed(home, one.id, "_lambda_-1")
     assert len(mapped) == 4
     assert (reduced.parts_of, reduced.needs, len(reduced.arguments.parts)) == (pairs.key, (), 4)
-    assert (pairs.inner, reduced.inner, last.inner) == (True, True, False)
+    assert (pairs.gives, reduced.gives, last.gives) == ("nothing", "nothing", "future")
     for block in mapped:
         assert len(block.parts) == 4
         assert max(part.length for part in block.parts) < block.size / 3

@@ -159,8 +159,8 @@ def test_call_of_parts_fails_with_one_of_the_calls_that_it_reads() -> None:
 
 def test_inner_calls_are_found_at_any_depth() -> None:
     index = CallIndex()
-    inner = Called("a", "f", block("calls/a"), 1, 1, inner=True)
-    parts = Called("b", "f", block("calls/b"), 1, 1, parts_of="a", inner=True)
+    inner = Called("a", "f", block("calls/a"), 1, 1, gives="nothing")
+    parts = Called("b", "f", block("calls/b"), 1, 1, parts_of="a", gives="nothing")
     for record in (FUNCTION, called("other"), inner, parts, called("c", needs=((("b", 0), ("other", 0)),))):
         index.add(record)
     assert list(index.with_inner("c")) == ["c", "b", "a"]

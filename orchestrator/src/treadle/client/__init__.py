@@ -7,12 +7,13 @@
         print(run.outputs)
 
 General layout: `async_client` and `sync_client` (the public classes), `client` (the verbs on Temporal and the store),
-`environment` (home, profile, embedded server), `connection`, `documents`, `input_data`, `preparation` and `submission`
-(from a workflow to a run that can start), `resumption`, `run_lookup` (from a name to a run), `run_views`, `progress`
-and `run_status` (a run at one moment), `sessions`, `session_calls`, `session_executor`, `session_link`,
-`session_display`, `map_reduction`, `call_content`, `argument_futures`, `futures` and `project_modules` (functions that
-are called from Python), `joblib_registration` and `joblib_backend` (joblib's batches as calls of a session),
-`attempt_logs`, `stage_data`, `garbage_collection`, `testing` (whole runs inside one process).
+`environment` (home, profile, embedded server), `connection`, `documents`, `input_data`, `preparation` and
+`submission` (from a workflow to a run that can start), `resumption`, `run_lookup` (from a name to a run),
+`run_views`, `progress` and `run_status` (a run at one moment), `sessions`, `open_session`, `session_calls`,
+`call_sending`, `session_executor`, `session_link`, `session_display`, `map_reduction`, `call_content`,
+`argument_futures`, `futures` and `project_modules` (functions that are called from Python), `joblib_registration` and
+`joblib_backend` (joblib's batches as calls of a session), `attempt_logs`, `stage_data`, `garbage_collection`,
+`testing` (whole runs inside one process).
 """
 
 from typing import TYPE_CHECKING
@@ -30,10 +31,11 @@ if TYPE_CHECKING:
     from .errors import RunFailed, WorkerError
     from .futures import CallFailed, CallOutOfMemory, CallTimedOut, Future, Futures, SessionEnded, WorkerTraceback
     from .joblib_registration import register_joblib
+    from .open_session import Session
     from .progress import StageView
     from .run_status import RunStatus
     from .run_views import RunEnd, RunFailure, RunView
-    from .session_calls import Session, SessionCalls
+    from .session_calls import SessionCalls
     from .sessions import attach, session
     from .sync_client import Client, Run, Stage
 
@@ -81,7 +83,8 @@ __getattr__ = late(
         **dict.fromkeys(("RunEnd", "RunFailure", "RunView"), ".run_views"),
         **dict.fromkeys(("CallFailed", "CallOutOfMemory", "CallTimedOut", "Future", "Futures"), ".futures"),
         **dict.fromkeys(("SessionEnded", "WorkerTraceback"), ".futures"),
-        **dict.fromkeys(("Session", "SessionCalls"), ".session_calls"),
+        "Session": ".open_session",
+        "SessionCalls": ".session_calls",
         **dict.fromkeys(("attach", "session"), ".sessions"),
         "register_joblib": ".joblib_registration",
         "RunStatus": ".run_status",

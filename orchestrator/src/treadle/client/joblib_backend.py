@@ -29,8 +29,9 @@ from treadle.primitives.errors import UsageError
 
 from .environment import ClientEnvironment
 from .futures import CallKey, Future
+from .open_session import Session
 from .project_modules import take_by_value
-from .session_calls import Session, SessionCalls
+from .session_calls import SessionCalls
 from .sessions import session as open_session
 
 _OF_PROCESSES = {"prefer", "require", "temp_folder", "verbose", "context"}
@@ -126,7 +127,7 @@ class SessionBackend(AutoBatchingMixin, ParallelBackendBase):  # type: ignore[mi
 
 
 def _slots(
-    session: Session | SessionCalls | None = None,
+    session: SessionCalls | None = None,
     executor: str | None = None,
     profile: str | None = None,
     home: str | PathLike[str] | None = None,
@@ -142,7 +143,7 @@ def _slots(
 class _Batches:
     """The batches of a backend: at most `limit` at a time are calls of the session."""
 
-    def __init__(self, calls: Session | SessionCalls, limit: int, shared_from: int | None) -> None:
+    def __init__(self, calls: SessionCalls, limit: int, shared_from: int | None) -> None:
         """`shared_from`: bytes from which an array is sent once for all batches. None: no array is."""
         self._calls, self._limit, self._shared_from = calls, limit, shared_from
         self._lock, self._withdrawn = threading.Lock(), False

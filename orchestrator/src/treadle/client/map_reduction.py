@@ -19,6 +19,7 @@ from treadle.executors.operations.call_reduction import (
     fold_to_dict,
     fold_values,
 )
+from treadle.orchestrator.run_store.call_log import Gives
 from treadle.primitives.errors import UsageError
 from treadle.primitives.shuffling.folds import NOTHING
 from treadle.primitives.shuffling.partitioning import DEFAULT_FAN_IN
@@ -38,8 +39,7 @@ class CallStep(NamedTuple):
     """Members of each result, which are stored apart. 0: results are stored whole."""
     parts_of: str = ""
     """Key of the calls whose parts these calls read, each its own."""
-    inner: bool = False
-    """Only other calls need the results."""
+    gives: Gives = "future"
 
 
 class SendCalls(Protocol):
@@ -71,12 +71,16 @@ def reduce_all(send: SendCalls, function: Function, combine: Function, tasks: It
     if not (tasks.items or first):
         raise UsageError("map_reduce has neither items nor an initial value", "Pass `initial`, the result of no items.")
     alone = tasks.number == 1 and not first
-    made = send(partial(fold_items, function, combine), tasks.calls(), step=CallStep(function, inner=not alone))
+    made = send(
+        partial(fold_items, function, combine),
+        tasks.calls(),
+        step=CallStep(function, gives="future" if alone else "nothing"),
+    )
     if alone:
         return made[0]
     fold = partial(fold_values, combine)
     while len(made) > DEFAULT_FAN_IN:
-        made = send(fold, (((some,), {}) for some in _groups(made)), step=CallStep(combine, inner=True))
+        made = send(fold, (((some,), {}) for some in _groups(made)), step=CallStep(combine, gives="nothing"))
     return send(fold, [((made, *first), {})], step=CallStep(combine))[0]
 
 
@@ -98,9 +102,9 @@ def reduce_by_key(
             f"reducers is {parts}", "Give the number of calls among which the keys are divided, at least 1."
         )
     pairs = partial(fold_pairs, function, combine, parts)
-    made = send(pairs, tasks.calls(), step=CallStep(function, parts, inner=True))
+    made = send(pairs, tasks.calls(), step=CallStep(function, parts, gives="nothing"))
     if parts == 1:
         return send(partial(fold_to_dict, combine), [((made,), {})], step=CallStep(combine, parts_of=made.key))[0]
     calls: list[Arguments] = [((made,), {})] * parts
-    reduced = send(partial(fold_parts, combine), calls, step=CallStep(combine, parts_of=made.key, inner=True))
+    reduced = send(partial(fold_parts, combine), calls, step=CallStep(combine, parts_of=made.key, gives="nothing"))
     return send(as_dict, [((reduced,), {})], step=CallStep(combine))[0]

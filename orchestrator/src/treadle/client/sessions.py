@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from .connection import ClientConnection
     from .environment import ClientEnvironment
-    from .session_calls import Session
+    from .open_session import Session
     from .submission import Prepared
 
 
@@ -52,7 +52,7 @@ def session(
     Raises UsageError for an id that belongs to the run of a workflow, Unreachable, StoreError.
     """
     from .connection import ClientConnection
-    from .session_calls import Session
+    from .open_session import Session
     from .sync_client import wait_for
 
     connection = ClientConnection(profile, home)
@@ -74,7 +74,7 @@ def attach(
     from treadle.orchestrator.run_store.run_files import Submission
 
     from .connection import ClientConnection
-    from .session_calls import Session
+    from .open_session import Session
     from .sync_client import wait_for
 
     connection = ClientConnection(profile, home)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -25,6 +25,8 @@ from .run_files import RunFiles, Submission
 
 SESSION = "session"
 """Memo key of a submission: the run is a session."""
+Gives = Literal["future", "futures", "nothing"]
+"""What a client has of a call: a future, one for each item, or nothing, since only another call needs the results."""
 Need = tuple[str, int]
 """The result of a partition, by the call's key and the partition's position in the call."""
 
@@ -65,8 +67,7 @@ class Called(Struct, frozen=True, tag="called"):
     """For each partition the results that its arguments hold. Empty: none."""
     parts_of: str = ""
     """Key of a call: instead, partition n needs part n of each of its results."""
-    inner: bool = False
-    """Only another call needs the results."""
+    gives: Gives = "future"
 
 
 class Cancelled(Struct, frozen=True, tag="cancelled"):
@@ -149,7 +150,7 @@ class CallIndex:
         call = self.calls[key]
         needed = {name: None for needs in call.needs for name, _ in needs}
         for name in (call.parts_of,) if call.parts_of else needed:
-            if self.calls[name].inner:
+            if self.calls[name].gives == "nothing":
                 yield from self.with_inner(name)
 
     def size(self, segment: str) -> int:

@@ -1,0 +1,133 @@
+"""From functions and their arguments to the records of the call log."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, Self
+
+from treadle.orchestrator.run_store.call_log import Called, FunctionAdded, Need
+from treadle.primitives.blocks import Blocks
+from treadle.primitives.encoding.by_value import Packed, pack
+from treadle.primitives.encoding.references import BlockRef
+from treadle.primitives.errors import UsageError
+
+from .argument_futures import ArgumentFutures
+from .call_content import CallContent
+from .futures import Futures
+from .map_reduction import Arguments, CallStep
+from .project_modules import take_by_value
+from .session_link import SessionLink
+
+_INLINE = 8 * 2**10
+
+
+class CallOptions(tuple[str, int, float, int]):
+    """Executor, retries, timeout, memory."""
+
+    def __new__(cls, executor: str = "", retries: int = 0, timeout: float = 0.0, memory: int = 0) -> Self:
+        if retries < 0 or timeout < 0 or memory < 0:
+            raise UsageError("retries, timeout and memory are at least 0", "Leave out those that set no limit.")
+        return super().__new__(cls, (executor, retries, timeout, memory))
+
+
+class CallSender:
+    """Sends the calls of a session. For any number of threads."""
+
+    def __init__(self, link: SessionLink, blocks: Blocks) -> None:
+        self._link, self._blocks = link, blocks
+        self._functions: dict[Hashable, str] = {}
+
+    def send(
+        self,
+        function: Callable[..., Any],
+        calls: Iterable[Arguments],
+        options: CallOptions,
+        chunk: int = 1,
+        *,
+        step: CallStep,
+        reuse: bool = False,
+    ) -> Futures:
+        """Send calls of one function, `chunk` in each partition. `reuse`: unless there is an equal call.
+
+        Raises UsageError for a function or arguments that cannot be pickled.
+        """
+        calls = iter(calls)
+        content = self._content(function, (*options, *step[1:], chunk)) if reuse else None
+        needs, parts, count = list[tuple[Need, ...]](), list[list[Any]](), 0
+        while some := list(islice(calls, chunk)):
+            packed, needed = self._packed(some)
+            needs.append(needed)
+            parts.append([packed])
+            count += len(some)
+            if content:
+                content.add(some, needed, ArgumentFutures(self._link).name)
+        key, found = self._keyed(content)
+        if parts and not found:
+            name = self._function(function, options, step, content)
+            named = tuple(needs) if any(needs) and not step.parts_of else ()
+            self._link.send(Called(key, name, self._put(parts), count, chunk, named, step.parts_of, step.gives))
+        return Futures(self._link, key, count, chunk)
+
+    def _content(self, function: Callable[..., Any], settings: tuple[object, ...]) -> CallContent:
+        with _taken(f"{_name(function)} cannot be taken by value", "Pass what it captures as an argument."):
+            return CallContent(function, settings)
+
+    def _keyed(self, content: CallContent | None) -> tuple[str, bool]:
+        """A key for calls, and whether they were made before."""
+        if content is None:
+            return self._link.key(), False
+        claims = ((key, self._link.claim(key)) for key in content.numbered())
+        return next((key, found) for key, found in claims if found or not self._link.knows(key))
+
+    def _put(self, parts: list[list[Any]]) -> BlockRef:
+        return self._blocks.put(f"calls/{self._link.key()}", "objects", parts, "store", _INLINE)
+
+    def _packed(self, calls: Sequence[Arguments]) -> tuple[tuple[int, Packed], tuple[Need, ...]]:
+        names = ArgumentFutures(self._link)
+        with _taken("the arguments cannot be pickled", "Pass plain data, or what makes it: a path, an address."):
+            return (len(calls), pack(list(calls), names.name)), tuple(names.needs)
+
+    def _function(
+        self, function: Callable[..., Any], options: CallOptions, step: CallStep, content: CallContent | None
+    ) -> str:
+        """The key of a function with its options. Equal functions are sent once."""
+        name = _name(step.named)
+        with _taken(f"{name} cannot be taken by value", "Pass what it captures as an argument."):
+            packed = pack(function)
+        known = content.function if content else (hashlib.sha256(packed[0]).digest(), options, name, step.parts)
+        if known not in self._functions or (len(packed) > 1 and not content):
+            key = content.function if content else self._link.key()
+            if content:
+                self._tell_change(name, content)
+            parts = content.parts if content else {}
+            self._link.send(FunctionAdded(key, name, self._put([[packed]]), *options, step.parts, parts))
+            self._functions[known] = key
+        return self._functions[known]
+
+    def _tell_change(self, name: str, content: CallContent) -> None:
+        """Say why the calls of another client are not found."""
+        before = self._link.latest(name)
+        if before and before.key not in self._functions.values():
+            sys.stderr.write(f"{name} runs again: {content.change(before.content, before.key)} changed\n")
+
+
+@contextmanager
+def _taken(refusal: str, hint: str) -> Iterator[None]:
+    """Pickle by value. Raises UsageError in place of the error of an object."""
+    take_by_value()
+    try:
+        yield
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{refusal}: {type(error).__name__}: {error}", hint) from error
+
+
+def _name(function: Callable[..., Any]) -> str:
+    """A name for the function's calls, fit for the name of a folder."""
+    text = str(getattr(function, "__name__", type(function).__name__))
+    return "".join(char if char.isascii() and (char.isalnum() or char == "_") else "_" for char in text)[:60] or "call"

@@ -1,0 +1,158 @@
+"""An open session: its calls, its view as an executor, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from concurrent.futures import Executor
+from typing import TYPE_CHECKING, Any, Self
+
+from treadle.orchestrator.run_store.call_log import NoMoreCalls
+from treadle.orchestrator.run_store.run_files import Submission
+from treadle.primitives.blocks import Blocks
+from treadle.primitives.stores.shared_memory import HostFolder
+
+from .call_sending import CallOptions, CallSender
+from .connection import ClientConnection
+from .futures import CallKey, Future, Futures
+from .session_calls import SessionCalls
+from .session_link import SessionLink
+from .sync_client import wait_for
+
+if TYPE_CHECKING:
+    from .run_views import State
+    from .session_display import SessionDisplay
+
+
+class Session(SessionCalls):
+    """An open session. Use it as a context manager; any number of threads may call it."""
+
+    def __init__(
+        self, connection: ClientConnection, run: str, *, detach: bool, show: bool | None = None, reuse: bool = False
+    ) -> None:
+        """Made by `session` and `attach`."""
+        self.id, self._connection, self._detach, self._reuse = run, connection, detach, reuse
+        env = connection.environment
+        self._files = env.files(run)
+        blocks = Blocks(env.store, run, HostFolder(env.home.host_root))
+        self._link = SessionLink(self._files, blocks, self.look)
+        self._sender = CallSender(self._link, blocks)
+        super().__init__(self._sender, self._slots_of, CallOptions(), reuse)
+        self._display = self._shown(show)
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id}>"
+
+    def _shown(self, show: bool | None) -> SessionDisplay | None:
+        from .session_display import SessionDisplay, TerminalView, find_view
+
+        view = None if show is False else find_view() or (TerminalView() if show else None)
+        return SessionDisplay(self._files, self._link.counts, view) if view else None
+
+    def with_options(
+        self,
+        *,
+        executor: str = "",
+        retries: int = 0,
+        timeout: float = 0.0,
+        memory: int = 0,
+        reuse: bool | None = None,
+    ) -> SessionCalls:
+        """Calls with other settings.
+
+        - `executor`: the place of the calls; default: that of the session.
+        - `retries`: further attempts after an exception. Lost workers are replaced in any case.
+        - `timeout`: seconds that a task may take; 0: no limit.
+        - `memory`: bytes that a task may allocate; 0: the slot's limit.
+        - `reuse`: take the results of an equal call of this session, if there is one; default: that of the session.
+        """
+        options = CallOptions(executor, retries, timeout, memory)
+        return SessionCalls(self._sender, self._slots_of, options, self._reuse if reuse is None else reuse)
+
+    def _slots_of(self, executor: str) -> int:
+        """The slots of an executor. Empty: that of the session."""
+        executor = executor or self._files.load(Submission, "spec").executor
+        return self._connection.environment.capabilities(executor).slots
+
+    def executor(self) -> Executor:
+        """The session as a `concurrent.futures.Executor`, for libraries that take one."""
+        from .session_executor import SessionExecutor
+
+        return SessionExecutor(self.submit)
+
+    # -- looking
+
+    def futures(self) -> list[Future | Futures]:
+        """The calls of the session so far, of all clients, in order: a Future for `submit`, Futures for a map."""
+        found: list[Future | Futures] = []
+        for called in self._link.calls():
+            if called.gives == "futures":
+                found.append(Futures(self._link, called.key, called.calls, called.chunk))
+            elif called.gives == "future":
+                found.append(self._link.future(CallKey(called.key)))
+        return found
+
+    def __getitem__(self, id: str) -> Future:
+        """The future of a call by its id. Raises KeyError for an unknown one."""
+        segment, _, rest = id.partition("/")
+        partition, _, position = rest.partition("/")
+        call = self._link.key_of(segment, int(partition))
+        return self._link.future(call._replace(position=int(position or 0)))
+
+    def look(self) -> State:
+        """The state of the session's run. If it is open, a driver is ensured on the embedded default. Blocking."""
+        return wait_for(self._connection.have_driver(self.id))
+
+    # -- the end
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
+        try:
+            self.end(wait=kind is None and not self._detach)
+        except KeyboardInterrupt:
+            interrupted = True
+            self.close()
+            raise
+        finally:
+            if interrupted:
+                text = f"attach({self.id!r}) finds them again, and `treadle cancel {self.id}` stops them"
+                sys.stderr.write(f"the calls of session {self.id} go on: {text}\n")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: Any) -> None:
+        await asyncio.to_thread(self.__exit__, *error)
+
+    def end(self, *, wait: bool = True) -> None:
+        """Take no more calls, from no client. The accepted calls go on; their results stay until `treadle gc`.
+
+        `wait`: until all calls of this client have ended.
+        """
+        self._link.send(NoMoreCalls())
+        if wait:
+            self._link.wait_for_own()
+        self._close(ended=wait)
+
+    def close(self) -> None:
+        """Let go of the session, which stays open for `attach`, once the calls are accepted. They go on.
+
+        A session without calls and without work ends after an hour.
+        """
+        self._close(ended=False)
+
+    def _close(self, *, ended: bool) -> None:
+        self._link.close()
+        if self._display:
+            self._display.close(ended=ended)
+        self._connection.close()
+
+    def cancel(self) -> None:
+        """Stop the session's run: no further call begins, and running ones are killed."""
+        wait_for(self._cancelled())
+
+    async def _cancelled(self) -> None:
+        await (await self._connection.runs()).cancel(self.id)
