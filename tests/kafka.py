@@ -72,7 +72,8 @@ class Mock:
     def producer(self) -> Producer:
         from confluent_kafka import Producer
 
-        return Producer({**self.settings, "linger.ms": 0, "message.max.bytes": 16 * 2**20}, logger=_silent())
+        ordered = {"enable.idempotence": True, "linger.ms": 0}  # also when the leader of a new topic refuses a record
+        return Producer({**self.settings, **ordered, "message.max.bytes": 16 * 2**20}, logger=_silent())
 
     def produce(
         self,
