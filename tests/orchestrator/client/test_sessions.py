@@ -18,6 +18,7 @@ from orchestrator.commands import Terminal
 
 from treadle.client import (
     CallFailed,
+    CallOutOfMemory,
     CallTimedOut,
     Client,
     Future,
@@ -178,8 +179,16 @@ def test_exception_is_retried_as_often_as_asked_for(calls: Session, tmp_path: Pa
 
 
 def test_call_that_takes_too_long_has_timed_out(calls: Session) -> None:
-    with pytest.raises(CallTimedOut, match="timed out"):
+    with pytest.raises(CallTimedOut, match=r"timed out: .*\n  Give its calls a longer `timeout`"):
         calls.with_options(timeout=0.2).submit(time.sleep, 60).result(PATIENCE)
+
+
+def test_function_without_memory_says_how_to_get_more(calls: Session) -> None:
+    def starve() -> None:
+        raise MemoryError
+
+    with pytest.raises(CallOutOfMemory, match="out of memory\n  Give its calls more `memory`, or smaller arguments"):
+        calls.submit(starve).result(PATIENCE)
 
 
 @pytest.mark.parametrize("given", [threading.Lock(), iter([1])])

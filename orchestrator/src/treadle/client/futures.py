@@ -22,18 +22,24 @@ _LOST = "Its result is gone from the store and the host. Call it again in a new 
 class CallFailed(TreadleError):
     """A call ended without a result, though its function raised nothing: its worker was lost too often, for example."""
 
+    hint = ""
+
     def __init__(self, call: str, failure: str, message: str) -> None:
         """`failure`: a FailureClass, or `cancelled`."""
-        super().__init__(f"call {call}: {failure}: {message}")
+        super().__init__(f"call {call}: {failure}" + (f": {message}" if message else ""), self.hint)
         self.call, self.failure = call, failure
 
 
 class CallTimedOut(CallFailed, TimeoutError):
     """A call took longer than its `timeout`."""
 
+    hint = "Give its calls a longer `timeout`, or fewer items in a `chunk`."
+
 
 class CallOutOfMemory(CallFailed, MemoryError):
     """A call needed more memory than it may have."""
+
+    hint = "Give its calls more `memory`, or smaller arguments."
 
 
 class SessionEnded(TreadleError):
