@@ -25,6 +25,7 @@ from treadle.dsl import Spec, Workflow
 from treadle.dsl.validation.inputs import resolve_inputs
 from treadle.orchestrator import embedded
 from treadle.orchestrator.temporal.connect import connect
+from treadle.orchestrator.temporal.temporal_runs import TemporalRuns
 from treadle.primitives.stores.shared_memory import HostFolder
 
 
@@ -43,7 +44,7 @@ class Session:
         silence_core()
         env.ensure_driver()
         client = self._runner.run(connect(env.profile, env.home))
-        self._runs = Runs(client, env.store, env.key, env.profile.queue)
+        self._runs = Runs(TemporalRuns(client), env.store, env.key, env.profile.queue)
         self._site = env.plan_site()
 
     def run(self, workflow: Workflow | Spec, inputs: Mapping[str, Any] | None = None) -> str:

@@ -26,6 +26,7 @@ from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.kafka_connections import KafkaConnection
 from treadle.orchestrator.environment.profile import Profile
 from treadle.orchestrator.temporal.connect import connect
+from treadle.orchestrator.temporal.temporal_runs import TemporalRuns
 from treadle.primitives import sealing
 from treadle.primitives.stores.store import Store
 from treadle.triggers.kafka.dead_letters import KafkaDeadLetter, read_letters
@@ -142,7 +143,7 @@ async def stage(home: Home, broker: Broker) -> AsyncIterator[Stage]:
     client: Client = await connect(profile, home)
     await ensure_search_attribute(client)
     store, key = Store.open(profile.store_url(home)), sealing.load_or_create_key(home.key)
-    runs, registry = Runs(client, store, key, profile.queue), Registry(store, key)
+    runs, registry = Runs(TemporalRuns(client), store, key, profile.queue), Registry(store, key)
     starter = RunStarter(client, runs, registry, None)
     with instance(home) as name:
         site = TriggerSite(home, profile, client, store, key, registry, starter, name)

@@ -19,15 +19,16 @@ from orchestrator.record_histories import ITEMS, TESTS, M, mapped, spec
 from orchestrator.temporal.test_history_size import bound, events
 
 from treadle.client.client import Runs
-from treadle.client.run_views import RunEnd
 from treadle.client.testing.service import Service, service
 from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import load_profile
 from treadle.orchestrator.lifecycle import delivery
 from treadle.orchestrator.lifecycle.delivery import untold_of
+from treadle.orchestrator.run_requests.run_views import RunEnd
 from treadle.orchestrator.temporal.connect import connect
 from treadle.orchestrator.temporal.driver import Driver, open_announcer, open_site
+from treadle.orchestrator.temporal.temporal_runs import TemporalRuns
 from treadle.primitives.events.signatures import verify_standard
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -181,16 +182,16 @@ async def test_a_run_that_cannot_be_planned_fails_aloud(here: Service, receiver:
     document = spec(each=mapped({"uri": "in.txt", "format": "text"}))
     with pytest.MonkeyPatch.context() as patch:  # the file is removed between the submission and the start
         start = here.runs._start  # private: the test delays a start
-        patch.setattr(here.runs, "_start", lambda *given: _without(tmp_path / "in.txt", start(*given)))
+        patch.setattr(here.runs, "_start", lambda *given, **how: _without(tmp_path / "in.txt", start(*given, **how)))
         assert (await run(here, "unplanned", document, tmp_path)).state == "failed"
     (event,) = receiver.of("unplanned")
     assert _words(event) == "run.failed"
     assert "no such file" in event["data"]["failure"]["message"]
 
 
-async def _without(file: Path, starting: Awaitable[None]) -> None:
+async def _without(file: Path, starting: Awaitable[bool]) -> bool:
     await asyncio.to_thread(file.unlink)
-    await starting
+    return await starting
 
 
 async def test_absent_listener_does_not_delay_the_run_and_gets_events_later(
@@ -243,7 +244,7 @@ async def test_another_driver_tells_again_and_the_ids_say_so(
         for begun in (1, 2):
             client, site = await asyncio.gather(connect(profile, home), open_site(home, profile, 1))
             async with Driver(client, site, profile, announcer=open_announcer(home, profile)):
-                known = Service(client, site, Runs(client, site.store, site.key, profile.queue))
+                known = Service(client, site, Runs(TemporalRuns(client), site.store, site.key, profile.queue))
                 if begun == 1:
                     await known.submit(spec(gate=gate), "moved", tmp_path, TESTS)
                 while receiver.words("moved").count("gate.started") < begun:  # noqa: ASYNC110

@@ -16,6 +16,7 @@ from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import Profile
 from treadle.orchestrator.reuse.cache_entries import Entries
 from treadle.orchestrator.run_store.run_files import RunFiles, Submission
+from treadle.orchestrator.temporal.temporal_runs import TemporalRuns
 from treadle.primitives import sealing
 from treadle.primitives.stores.store import Store
 from treadle.triggers import retention
@@ -49,7 +50,7 @@ def kept(store: Store) -> set[str]:
 
 def remover(store: Store, *still: str, seconds: float = 30 * DAY) -> Retention:
     client: Any = Temporal(*still)
-    return Retention(client, Runs(client, store, KEY, "treadle"), Entries(store, KEY), seconds)
+    return Retention(client, Runs(TemporalRuns(client), store, KEY, "treadle"), Entries(store, KEY), seconds)
 
 
 async def test_triggered_runs_that_are_long_over_are_removed_and_no_others(tmp_path: Path) -> None:

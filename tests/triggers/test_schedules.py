@@ -15,11 +15,11 @@ from eventually import eventually_async
 from temporalio.client import Schedule, ScheduleActionStartWorkflow, ScheduleSpec, WorkflowExecutionStatus
 from triggers.deployed import M, deploy, document
 
-from treadle.client.run_views import RunView
 from treadle.client.testing.service import Service, service
 from treadle.dsl.triggers import ScheduleTrigger
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import Profile
+from treadle.orchestrator.run_requests.run_views import RunView
 from treadle.primitives.errors import UsageError
 from treadle.triggers.registry.deployment import Deployment
 from treadle.triggers.registry.registry import Registry

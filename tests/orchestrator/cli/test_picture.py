@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from treadle.cli.view.watch_output import Pace
 from treadle.client import progress
 from treadle.client.progress import Painter, _bare, _from_beat  # private: a small unit of the output
-from treadle.client.run_views import NodeView, RunView, State
 from treadle.client.wide_segments import SegmentTaskGroups, sum_of
 from treadle.executors.program import Discard, Keep
 from treadle.orchestrator.dispatcher.orders import Progress
 from treadle.orchestrator.plan.plan import ItemsFeed, Policy, Segment
+from treadle.orchestrator.run_requests.run_views import NodeView, RunView, State
 
 SEGMENT = Segment("a", ("a",), ItemsFeed((), ()), (), Keep(), Policy(), partitions=4, put="host", estimate=99)
 

@@ -22,12 +22,12 @@ from treadle.cli.view.report.page import SHOWN_ERRORS, _brief, _tiles, render, t
 from treadle.cli.view.watch_output import exchange
 from treadle.client.attempt_logs import ErrorGroup, LogFollower, grouped
 from treadle.client.progress import StageView
-from treadle.client.run_views import RunEnd, RunFailure, RunView
 from treadle.dsl.graph.drawing import HEIGHT, WIDTH, draw
 from treadle.executors.program import Keep, Outcome
 from treadle.orchestrator.dispatcher.ledger.ledger import Committed, Failed, Record
 from treadle.orchestrator.dispatcher.tasks.summary import summarise
 from treadle.orchestrator.plan.plan import Graph, ItemsFeed, Plan, Policy, Segment, node_of
+from treadle.orchestrator.run_requests.run_views import RunEnd, RunFailure, RunView
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"

@@ -7,11 +7,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from treadle.client.client import RunConflict, Runs
-from treadle.client.run_views import RunView
 from treadle.client.submission import Prepared
+from treadle.orchestrator.run_requests.run_views import RunView
 from treadle.orchestrator.run_store.run_files import RunFiles, Submission
 from treadle.primitives.errors import StoreError
 from treadle.primitives.stores.store import Store
@@ -25,8 +24,8 @@ class Forgetful(Runs):
     async def exists(self, run: str) -> bool:
         return False
 
-    async def _start(self, *_: Any, **__: Any) -> None:
-        return
+    async def _start(self, *_: Any, **__: Any) -> bool:
+        return True
 
 
 @pytest.fixture
@@ -110,8 +109,8 @@ class TooLate(Forgetful):
     async def view(self, run: str) -> RunView:
         return RunView(run, "new", "failed", datetime.now(UTC), None, 1, (), 0)
 
-    async def _start(self, *_: Any, **__: Any) -> None:
-        raise WorkflowAlreadyStartedError("new", "treadle.run")
+    async def _start(self, *_: Any, **__: Any) -> bool:
+        return False
 
 
 async def test_concurrent_submit_of_the_same_run_removes_none_of_its_data(store: Store) -> None:

@@ -14,7 +14,6 @@ import pytest
 from eventually import eventually_async
 from orchestrator.record_histories import TESTS, mapped, spec
 
-from treadle.client.run_views import RunEnd
 from treadle.client.submission import _MANY, prepare  # private: the limit is not a setting
 from treadle.client.testing.service import Service, service
 from treadle.dsl.model import Spec
@@ -24,6 +23,7 @@ from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.plan.plan import Graph, ItemsFeed, Policy, Segment
 from treadle.orchestrator.protocol.messages import PAYLOAD, NodeReport
 from treadle.orchestrator.protocol.payload_limits import after, bounded, check_graph, is_small
+from treadle.orchestrator.run_requests.run_views import RunEnd
 from treadle.orchestrator.scheduler.instructions import Summary
 from treadle.orchestrator.scheduler.scheduler import Scheduler
 from treadle.orchestrator.temporal import activities

@@ -21,11 +21,13 @@ from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
 from temporalio.client import Client, WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.common import RetryPolicy
 
-from treadle.client.client import NoSuchRun, Runs
+from treadle.client.client import Runs
 from treadle.client.garbage_collection import remove
-from treadle.client.run_views import FOREIGN
 from treadle.client.testing.service import Service
 from treadle.orchestrator.protocol import messages
+from treadle.orchestrator.run_requests.requests import NoSuchRun
+from treadle.orchestrator.run_requests.run_views import FOREIGN
+from treadle.orchestrator.temporal.temporal_runs import TemporalRuns
 from treadle.primitives.errors import CorruptError
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -328,7 +330,7 @@ async def test_forged_signal_changes_nothing(here: Service, stranger: Stranger, 
 
 async def served_by(here: Service, stranger: Stranger, run: str, folder: Path, command: Command) -> None:
     """Submits a run to a queue that only the stranger serves, and ends it with the command."""
-    runs = Runs(here.client, here.site.store, here.site.key, f"of-{run}")
+    runs = Runs(TemporalRuns(here.client), here.site.store, here.site.key, f"of-{run}")
     await here.submit(held(folder / "never"), run, folder, TESTS, runs)
     await stranger.end(f"of-{run}", command)
 

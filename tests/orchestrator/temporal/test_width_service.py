@@ -17,7 +17,6 @@ from temporalio import workflow
 from temporalio.common import WorkflowIDConflictPolicy
 
 import treadle.orchestrator.temporal.workflow as temporal_workflow
-from treadle.client import client
 from treadle.client.progress import Painter, StageView
 from treadle.client.testing.service import Service
 from treadle.orchestrator.dispatcher.ledger.ledger import Committed, read
@@ -84,7 +83,7 @@ async def test_limits_that_were_set_before_a_history_was_cut_hold_nothing_up(
     here: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The resumed run begins with them, and so does a run that is limited before it is planned."""
-    monkeypatch.setattr(client, "RunStart", partial(messages.RunStart, limits={"first": 1, "second": 2}))
+    monkeypatch.setattr(messages, "RunStart", partial(messages.RunStart, limits={"first": 1, "second": 2}))
     await here.submit(spec(first=numbers(5), second=mapped("first", timeout="1m")), "limited", tmp_path, TESTS)
     async with asyncio.timeout(60):
         assert (await here.runs.end("limited")).failure is None

@@ -156,7 +156,7 @@ async def _ask_temporal(env: Environment) -> tuple[list[Check], int]:
     silence_core()
     client = await connect(env.profile, env.home)
     days, triggers = await _retention(client), await asyncio.to_thread(triggers_deployed, env)
-    drivers = await env.runs(client).drivers()
+    drivers = await env.runs_of(client).drivers()
     text = f"{client.service_client.config.target_host}, namespace {client.namespace}"
     if days is None:
         return [Check("temporal", "ok", text), Check("retention", "warning", "unknown: the key may not ask")], drivers

@@ -57,12 +57,12 @@ async def search_attribute(client: Client, triggers: int) -> Check:
     try:
         known = (await client.operator_service.list_search_attributes(request)).custom_attributes
     except RPCError:
-        return Check("attribute", "warning", f"unknown whether {TRIGGER.name} exists: the key may not ask")
-    if TRIGGER.name in known:
-        return Check("attribute", "ok", f"{TRIGGER.name}: runs of triggers are counted by it")
-    made = f"treadle triggers makes it, or: temporal operator search-attribute create --name {TRIGGER.name} "
+        return Check("attribute", "warning", f"unknown whether {TRIGGER} exists: the key may not ask")
+    if TRIGGER in known:
+        return Check("attribute", "ok", f"{TRIGGER}: runs of triggers are counted by it")
+    made = f"treadle triggers makes it, or: temporal operator search-attribute create --name {TRIGGER} "
     made += f"--type Keyword -n {client.namespace}"
-    return Check("attribute", "warning" if triggers else "ok", f"no {TRIGGER.name} yet", made if triggers else "")
+    return Check("attribute", "warning" if triggers else "ok", f"no {TRIGGER} yet", made if triggers else "")
 
 
 def kafka(env: Environment) -> Iterator[Check]:

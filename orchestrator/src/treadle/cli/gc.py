@@ -66,8 +66,8 @@ def _cached(env: Environment, *, dry_run: bool) -> tuple[int, dict[str, set[str]
 
 async def _ended(runs: Runs, before: float) -> tuple[list[ObjectInfo], set[str]]:
     """The objects of all runs; the runs to remove."""
-    from treadle.client.client import NoSuchRun
     from treadle.client.garbage_collection import ROOT, leftovers, needless
+    from treadle.orchestrator.run_requests.requests import NoSuchRun
 
     async def is_open(run: str) -> bool:
         try:

@@ -19,8 +19,8 @@ from .view.watcher import code_of_state, print_outputs, reason
 
 if TYPE_CHECKING:
     from treadle.client.client import Runs
-    from treadle.client.run_views import RunView
     from treadle.orchestrator.dispatcher.ledger.attempt_records import AttemptRecord
+    from treadle.orchestrator.run_requests.run_views import RunView
 
 FOLLOW = 0.5
 """Seconds between two reads."""

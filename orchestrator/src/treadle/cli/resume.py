@@ -24,9 +24,9 @@ from .view.watcher import Watching, print_outputs, watch_run
 if TYPE_CHECKING:
     from treadle.client.client import Runs
     from treadle.client.progress import StageView
-    from treadle.client.run_views import RunView
     from treadle.client.submission import Prepared
     from treadle.orchestrator.dispatcher.orders import Assumption
+    from treadle.orchestrator.run_requests.run_views import RunView
 
 AssumeOption = Annotated[
     Literal["done", "retry"] | None,

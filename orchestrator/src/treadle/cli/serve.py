@@ -114,7 +114,7 @@ async def _serve_triggers(env: Environment, client: Client, name: str, *, measur
     works = [service.run(), keep_swept(schedules, env.registry), _keep_driver(env), told]
     retention = env.profile.triggers.retention
     if retention != "never":
-        works.append(Retention(client, env.runs(client), Entries(env.store, env.key), retention).keep())
+        works.append(Retention(client, env.runs_of(client), Entries(env.store, env.key), retention).keep())
     await _until_signal(works)
 
 

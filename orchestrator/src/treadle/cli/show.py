@@ -25,7 +25,7 @@ from .view.watcher import driver_command
 if TYPE_CHECKING:
     from treadle.client.client import Runs
     from treadle.client.progress import StageView
-    from treadle.client.run_views import RunEnd, RunView
+    from treadle.orchestrator.run_requests.run_views import RunEnd, RunView
     from treadle.orchestrator.run_store.run_files import RunFiles
 
 STATUSES = ("running", "succeeded", "failed", "cancelled", "terminated", "timed-out")

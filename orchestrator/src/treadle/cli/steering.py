@@ -19,7 +19,7 @@ from .common.options import ProfileOption, ReasonOption, WholeRunArgument, YesOp
 
 if TYPE_CHECKING:
     from treadle.client.client import Runs
-    from treadle.client.run_views import RunView
+    from treadle.orchestrator.run_requests.run_views import RunView
 
 Ask = Callable[["Runs", "RunView"], Awaitable[None]]
 

@@ -175,7 +175,7 @@ async def _start(env: Environment, client: Client, orders: list[StartOrder], wat
         if not started.new:
             complain(f"run {started.run} was there already")
         typer.echo(started.run)
-    return await watch_run(env, env.runs(client), orders[-1].run, Watching()) if watch else Exit.SUCCESS
+    return await watch_run(env, env.runs_of(client), orders[-1].run, Watching()) if watch else Exit.SUCCESS
 
 
 @trigger.command()

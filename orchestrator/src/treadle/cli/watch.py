@@ -41,7 +41,7 @@ def watch(run: RunArgument, how: Watching, wait: WaitOption = None, profile: Pro
 
 async def _started(runs: Runs, run: str, patience: float) -> str:
     """The named run, once it exists. Raises NoSuchRun after `patience` seconds."""
-    from treadle.client.client import NoSuchRun
+    from treadle.orchestrator.run_requests.requests import NoSuchRun
 
     end = time.monotonic() + patience
     while True:

@@ -9,7 +9,7 @@
 General layout: `async_client` and `sync_client` (the public classes), `client` (the verbs on Temporal and the store),
 `environment` (home, profile, embedded server), `connection`, `documents`, `input_data`, `preparation` and
 `submission` (from a workflow to a run that can start), `resumption`, `run_lookup` (from a name to a run),
-`run_views`, `progress` and `run_status` (a run at one moment), `sessions`, `open_session`, `session_calls`,
+`progress` and `run_status` (a run at one moment), `sessions`, `open_session`, `session_calls`,
 `call_sending`, `session_executor`, `session_link`, `session_display`, `map_reduction`, `call_content`,
 `argument_futures`, `futures` and `project_modules` (functions that are called from Python), `joblib_registration` and
 `joblib_backend` (joblib's batches as calls of a session), `attempt_logs`, `stage_data`, `garbage_collection`,
@@ -25,16 +25,17 @@ if TYPE_CHECKING:
     from treadle.dsl.validation.inputs import InvalidInputs
     from treadle.orchestrator.dispatcher.ledger.attempt_records import AttemptRecord
     from treadle.orchestrator.environment.connection_errors import Unreachable
+    from treadle.orchestrator.run_requests.requests import NoSuchRun
+    from treadle.orchestrator.run_requests.run_views import RunEnd, RunFailure, RunView
 
     from .async_client import AsyncClient, AsyncRun, AsyncStage
-    from .client import NoSuchRun, RunConflict
+    from .client import RunConflict
     from .errors import RunFailed, WorkerError
     from .futures import CallFailed, CallOutOfMemory, CallTimedOut, Future, Futures, SessionEnded, WorkerTraceback
     from .joblib_registration import register_joblib
     from .open_session import Session
     from .progress import StageView
     from .run_status import RunStatus
-    from .run_views import RunEnd, RunFailure, RunView
     from .session_calls import SessionCalls
     from .sessions import attach, session
     from .sync_client import Client, Run, Stage
@@ -78,9 +79,10 @@ __getattr__ = late(
     {
         **dict.fromkeys(("AsyncClient", "AsyncRun", "AsyncStage"), ".async_client"),
         **dict.fromkeys(("Client", "Run", "Stage"), ".sync_client"),
-        **dict.fromkeys(("NoSuchRun", "RunConflict"), ".client"),
+        "RunConflict": ".client",
+        "NoSuchRun": "treadle.orchestrator.run_requests.requests",
         **dict.fromkeys(("RunFailed", "WorkerError"), ".errors"),
-        **dict.fromkeys(("RunEnd", "RunFailure", "RunView"), ".run_views"),
+        **dict.fromkeys(("RunEnd", "RunFailure", "RunView"), "treadle.orchestrator.run_requests.run_views"),
         **dict.fromkeys(("CallFailed", "CallOutOfMemory", "CallTimedOut", "Future", "Futures"), ".futures"),
         **dict.fromkeys(("SessionEnded", "WorkerTraceback"), ".futures"),
         "Session": ".open_session",

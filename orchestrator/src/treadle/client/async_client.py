@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from treadle.dsl import Workflow
     from treadle.orchestrator.dispatcher.ledger.attempt_records import AttemptRecord
+    from treadle.orchestrator.run_requests.run_views import RunView, State
 
     from .run_status import RunStatus
-    from .run_views import RunView, State
     from .stage_data import StageData
     from .submission import Prepared
 

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Literal
 from .environment import ClientEnvironment
 
 if TYPE_CHECKING:
+    from treadle.orchestrator.run_requests.run_views import State
+
     from .client import Runs
-    from .run_views import State
     from .submission import Prepared
 
 
@@ -34,7 +35,7 @@ class ClientConnection:
                 attached = self.environment.attached()
                 await asyncio.to_thread(attached.__enter__)
                 self._attached = attached
-                self._runs = self.environment.runs(await self.environment.connect())
+                self._runs = await self.environment.open_runs()
             return self._runs
 
     async def start(

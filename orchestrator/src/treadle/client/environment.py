@@ -134,14 +134,26 @@ class ClientEnvironment:
         embedded.attach(self.home)
         return alone is None or self.with_runs(lambda runs: _any_open(runs, queue))
 
-    def runs(self, client: Client) -> Runs:
+    async def open_runs(self) -> Runs:
+        """The runs of this environment. Raises Unreachable."""
+        return self.runs_of(await self.connect())
+
+    def runs_of(self, client: Client) -> Runs:
+        """The runs of this environment, over a connection to Temporal."""
+        from treadle.orchestrator.temporal.temporal_runs import TemporalRuns
+
         from .client import Runs
 
-        return Runs(client, self.store, self.key, self.queue)
+        return Runs(TemporalRuns(client), self.store, self.key, self.queue)
 
     def with_runs(self, work: Callable[[Runs], Awaitable[T]]) -> T:
-        """Connect and call `work` with the runs of this environment."""
-        return self.with_client(lambda client: work(self.runs(client)))
+        """Call `work` with the runs of this environment."""
+
+        async def opened() -> T:
+            return await work(await self.open_runs())
+
+        with self.attached():
+            return asyncio.run(opened())
 
     def with_client(self, work: Callable[[Client], Awaitable[T]]) -> T:
         """Connect and do `work`."""

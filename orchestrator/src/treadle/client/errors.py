@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from treadle.primitives.errors import TreadleError
 
 if TYPE_CHECKING:
-    from .run_views import State
+    from treadle.orchestrator.run_requests.run_views import State
 
 
 class WorkerError(Exception):

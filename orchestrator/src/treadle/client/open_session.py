@@ -20,7 +20,8 @@ from .session_link import SessionLink
 from .sync_client import wait_for
 
 if TYPE_CHECKING:
-    from .run_views import State
+    from treadle.orchestrator.run_requests.run_views import State
+
     from .session_display import SessionDisplay
 
 

@@ -12,13 +12,13 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from treadle.client.run_views import NodeView, RunEnd, RunView, State
 from treadle.executors.program import Discard
 from treadle.orchestrator.dispatcher.ledger.ledger import Iterated, Record, read
 from treadle.orchestrator.dispatcher.ledger.ledger_state import replay, replay_all
 from treadle.orchestrator.dispatcher.orders import Progress
 from treadle.orchestrator.dispatcher.tasks.summary import size_of
 from treadle.orchestrator.plan.plan import BarrierNode, CallsFeed, Child, LoopNode, Node, NodeKind, Plan, Segment
+from treadle.orchestrator.run_requests.run_views import NodeView, RunEnd, RunView, State
 from treadle.orchestrator.run_store.run_files import Closing, LoopResult, RunFiles, RunResult
 from treadle.primitives.errors import MissingError
 

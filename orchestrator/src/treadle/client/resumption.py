@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 from treadle.primitives.run_paths import parent_run
 
 if TYPE_CHECKING:
+    from treadle.orchestrator.run_requests.run_views import RunView
+
     from .client import Runs
     from .environment import ClientEnvironment
-    from .run_views import RunView
 
 
 async def mend(env: ClientEnvironment, runs: Runs, run: str) -> list[str]:

@@ -8,10 +8,11 @@ from collections.abc import Collection
 from typing import NoReturn
 from urllib.parse import unquote
 
+from treadle.orchestrator.run_requests.requests import NoSuchRun
 from treadle.primitives.errors import UsageError
 from treadle.primitives.run_paths import parent_run
 
-from .client import ALL, NoSuchRun, Runs
+from .client import ALL, Runs
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _UI = re.compile(r"https?://[^/]+/namespaces/[^/]+/workflows/([^/]+)")

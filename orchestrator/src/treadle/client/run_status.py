@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from treadle.dsl.graph.drawing import Figure, svg
+from treadle.orchestrator.run_requests.run_views import RunEnd, RunView, State
 
 from .attempt_logs import LogFollower, grouped
 from .errors import RunFailed, WorkerError
 from .progress import Painter, StageView
-from .run_views import RunEnd, RunView, State
 
 if TYPE_CHECKING:
     from .client import Runs

@@ -32,10 +32,9 @@ from .futures import WHOLE, CallKey, CallProgress, Future, SessionEnded, call_fa
 
 if TYPE_CHECKING:
     from treadle.orchestrator.dispatcher.ledger.attempt_records import AttemptRecord
+    from treadle.orchestrator.run_requests.run_views import State
     from treadle.orchestrator.run_store.run_files import RunFiles
     from treadle.primitives.blocks import Blocks
-
-    from .run_views import State
 
 _BUSY, _QUIET, _REMOTE = 0.001, 0.02, 0.25
 """Seconds between two looks at the ledger: soon after a sign of life, later, and on a store over the network."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from treadle.client.run_views import NodeView
 from treadle.orchestrator.dispatcher.orders import Progress
 from treadle.orchestrator.plan.plan import Segment
+from treadle.orchestrator.run_requests.run_views import NodeView
 from treadle.orchestrator.run_store.run_files import GroupClosing, RunFiles
 
 

@@ -64,7 +64,7 @@ class Retention:
 
     async def _open(self) -> set[str]:
         """Open triggered runs."""
-        query = f"{TRIGGER.name} IS NOT NULL AND ExecutionStatus = 'Running'"
+        query = f"{TRIGGER} IS NOT NULL AND ExecutionStatus = 'Running'"
         try:
             return {one.id async for one in self._client.list_workflows(query)}
         except RPCError as error:

@@ -11,9 +11,10 @@ from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSe
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from treadle.client.client import NoSuchRun, Runs
+from treadle.client.client import Runs
 from treadle.orchestrator.environment.connection_errors import Unreachable
 from treadle.orchestrator.protocol.messages import TRIGGER
+from treadle.orchestrator.run_requests.requests import NoSuchRun
 from treadle.orchestrator.run_store.run_files import Submission
 from treadle.primitives.errors import StoreError, UsageError
 
@@ -53,7 +54,7 @@ class RunStarter:
 
     async def active(self, workflow: str, trigger: str) -> int:
         """See Starter.active."""
-        query = f"{TRIGGER.name} = '{label(workflow, trigger)}' AND ExecutionStatus = 'Running'"
+        query = f"{TRIGGER} = '{label(workflow, trigger)}' AND ExecutionStatus = 'Running'"
         try:
             return (await self._client.count_workflows(query)).count
         except RPCError as error:
@@ -82,16 +83,15 @@ async def ensure_search_attribute(client: Client) -> None:
         listed = await client.operator_service.list_search_attributes(
             ListSearchAttributesRequest(namespace=client.namespace)
         )
-        if TRIGGER.name in listed.custom_attributes:
+        if TRIGGER in listed.custom_attributes:
             return
-        kinds = {TRIGGER.name: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD}
+        kinds = {TRIGGER: IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD}
         request = AddSearchAttributesRequest(namespace=client.namespace, search_attributes=kinds)
         await client.operator_service.add_search_attributes(request)
     except RPCError as error:
         if error.status == RPCStatusCode.ALREADY_EXISTS:
             return
         raise Unreachable(
-            f"the namespace {client.namespace} has no search attribute {TRIGGER.name}: {error.message}",
-            f"Make it: temporal operator search-attribute create -n {client.namespace} --name {TRIGGER.name} "
-            "--type Keyword",
+            f"the namespace {client.namespace} has no search attribute {TRIGGER}: {error.message}",
+            f"Make it: temporal operator search-attribute create -n {client.namespace} --name {TRIGGER} --type Keyword",
         ) from error

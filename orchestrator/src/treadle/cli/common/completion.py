@@ -123,7 +123,7 @@ def _listed_runs(env: Environment, prefix: str) -> list[str]:
         return [view.run async for view in runs.list_runs(_MOST_RUNS, prefix=prefix)]
 
     async def work() -> list[str]:
-        return await names(env.runs(await env.connect()))
+        return await names(await env.open_runs())
 
     if env.profile.embedded and embedded.running_server(env.home) is None:
         return []

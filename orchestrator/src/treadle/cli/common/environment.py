@@ -35,7 +35,7 @@ class Environment(ClientEnvironment):
         from treadle.triggers.starter import RunStarter, ensure_search_attribute
 
         await ensure_search_attribute(client)
-        return RunStarter(client, self.runs(client), self.registry, self.profile.allow)
+        return RunStarter(client, self.runs_of(client), self.registry, self.profile.allow)
 
 
 def need(*modules: str) -> None:

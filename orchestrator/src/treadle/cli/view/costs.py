@@ -18,7 +18,6 @@ LOOK_SECONDS = 10.0
 
 if TYPE_CHECKING:
     from treadle.client.client import Runs
-    from treadle.client.run_views import RunView
     from treadle.executors.interface import Capabilities
     from treadle.orchestrator.cost.bill import Bill, BillLine
     from treadle.orchestrator.cost.estimate import Assumed
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from treadle.orchestrator.cost.usage import Usage
     from treadle.orchestrator.plan.plan import Plan
     from treadle.orchestrator.planner import RunLocation
+    from treadle.orchestrator.run_requests.run_views import RunView
     from treadle.orchestrator.run_store.run_files import RunFiles
 
     from ..common.environment import Environment
@@ -125,9 +125,9 @@ class Running:
 
 async def spent_by(env: Environment, runs: Runs, run: str) -> Bill:
     """The cost of a run so far, including all its child runs, whose lines are named `load/read`."""
-    from treadle.client.client import NoSuchRun
     from treadle.orchestrator.cost.bill import bill
     from treadle.orchestrator.cost.prices import load_prices
+    from treadle.orchestrator.run_requests.requests import NoSuchRun
     from treadle.orchestrator.run_store.child_runs import family
 
     lines: list[BillLine] = []

@@ -20,8 +20,8 @@ from ..common.exit_codes import complain
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from treadle.client.run_views import RunView
     from treadle.orchestrator.dispatcher.orders import Progress
+    from treadle.orchestrator.run_requests.run_views import RunView
 
 _MARKS = {
     "waiting": ("·", "dim"),

@@ -27,8 +27,8 @@ from ..common.options import duration
 if TYPE_CHECKING:
     from treadle.client.client import Runs
     from treadle.client.progress import StageView
-    from treadle.client.run_views import RunEnd, RunFailure, RunView
     from treadle.orchestrator.plan.plan import Graph
+    from treadle.orchestrator.run_requests.run_views import RunEnd, RunFailure, RunView
 
     from .watch_output import Screen
 

@@ -19,6 +19,7 @@ from treadle.orchestrator.environment.profile import load_profile
 from treadle.orchestrator.temporal.activities import plan_site
 from treadle.orchestrator.temporal.connect import connect
 from treadle.orchestrator.temporal.driver import Driver, open_announcer, open_site
+from treadle.orchestrator.temporal.temporal_runs import TemporalRuns
 
 from ..client import Runs
 from ..submission import prepare
@@ -62,6 +63,6 @@ async def service(home: Home, slots: int = 2) -> AsyncIterator[Service]:
         await asyncio.to_thread(embedded.ensure_server, home)
         client, site = await asyncio.gather(connect(profile, home), open_site(home, profile, slots))
         async with Driver(client, site, profile, announcer=open_announcer(home, profile)):
-            yield Service(client, site, Runs(client, site.store, site.key, profile.queue))
+            yield Service(client, site, Runs(TemporalRuns(client), site.store, site.key, profile.queue))
     finally:
         await asyncio.to_thread(embedded.down, home)

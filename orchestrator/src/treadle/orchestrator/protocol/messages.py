@@ -9,16 +9,15 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
-from temporalio.common import SearchAttributeKey
 
 from treadle.executors.program import Keep
 from treadle.primitives.errors import FailureClass
 
 from ..dispatcher.orders import Assumption, Ticket
 from ..plan.plan import Child, Graph, ItemsFeed, LoopNode, Node, Policy, Segment
+from ..run_requests.requests import WORKFLOW as WORKFLOW
 from ..scheduler.instructions import Problem, Summary
 
-WORKFLOW = "treadle.run"
 GROUPS = ".groups"
 """The suffix that turns a queue's name into its task groups' queue. A driver takes only a few groups at a time."""
 OPEN_RUN = "treadle.open"
@@ -31,8 +30,8 @@ STALE = "stale"
 STOPPING = "stopping"
 PAYLOAD = 1_900_000
 """Maximum of bytes in a document. The server accepts 2 MB, envelope included."""
-TRIGGER = SearchAttributeKey.for_keyword("TreadleTrigger")
-"""`<workflow>.<trigger>`, for runs that a trigger started."""
+TRIGGER = "TreadleTrigger"
+"""The search attribute `<workflow>.<trigger>`, a keyword, of runs that a trigger started."""
 LEFT = "not asked for"
 """The failure of a run that was resumed with only some of its nodes, once these are done."""
 

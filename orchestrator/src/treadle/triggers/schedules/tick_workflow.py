@@ -33,12 +33,13 @@ with workflow.unsafe.imports_passed_through():
     from msgspec import Struct
 
     from treadle.orchestrator.protocol import messages
-    from treadle.orchestrator.protocol.messages import TRIGGER, RunStart
+    from treadle.orchestrator.protocol.messages import RunStart
 
 TICK = "treadle.tick"
 BEGIN_TICK = "treadle.tick.begin"
 NOMINAL = SearchAttributeKey.for_datetime("TemporalScheduledStartTime")
 """Set by the server on workflows that a Schedule starts: the time without jitter, also for a backfill."""
+_TRIGGER = SearchAttributeKey.for_keyword(messages.TRIGGER)
 _RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30))
 """Forever: a store that does not answer delays a tick and never loses it."""
 
@@ -79,7 +80,7 @@ class TickWorkflow:
                 id=run,
                 id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,
                 memo=begun.memo,
-                search_attributes=TypedSearchAttributes([SearchAttributePair(TRIGGER, begun.memo["trigger"])]),
+                search_attributes=TypedSearchAttributes([SearchAttributePair(_TRIGGER, begun.memo["trigger"])]),
                 static_summary=tick.workflow,
             )
         except WorkflowAlreadyStartedError:

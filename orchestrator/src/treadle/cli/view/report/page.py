@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
     from treadle.client.attempt_logs import ErrorGroup
-    from treadle.client.run_views import RunEnd, RunView
+    from treadle.orchestrator.run_requests.run_views import RunEnd, RunView
 
 SLOWEST = 12
 """Number of slowest attempts listed."""
