@@ -19,9 +19,9 @@ from ..wire.acceptor import AcceptedConnection, Acceptor
 from ..wire.connect import address_of, listen
 from ..wire.handshake import Handshake, KeyOf
 from ..wire.message_codec import decoder, encode_head
+from ..wire.server_connection import ServerConnection
 from ..wire.unauthenticated import Strangers, allowance
 from .component import CoordinatorLimits, Timing
-from .connection import ServerConnection
 from .instructions import Deliver, Disconnect, Instruction, Returned, SendToConnection
 from .machine import Coordinator, Statistics
 from .messages import FromMember, ToMember

@@ -1,4 +1,4 @@
-"""One connection of the coordinator's shell: the challenge, frames, and a bounded write buffer."""
+"""A server's side of a connection in an event loop: the challenge, frames, and a bounded write buffer."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Protocol, cast
 
 from ..addresses import Address
 from ..errors import TreadleError
-from ..wire.acceptor import AcceptedConnection
-from ..wire.connect import prepare
-from ..wire.errors import NotAuthentic, TimedOut, WireError
-from ..wire.framing import Decoder, encode
-from ..wire.handshake import MESSAGE_LIMIT, Handshake
+from .acceptor import AcceptedConnection
+from .connect import prepare
+from .errors import NotAuthentic, TimedOut, WireError
+from .framing import Decoder, encode
+from .handshake import MESSAGE_LIMIT, Handshake
 
 MESSAGE_BYTES = 1 << 20
-"""Length limit of a member's message."""
+"""Length limit of a message to the server."""
 UNREAD_BYTES = 4 << 20
-"""Unread bytes above which a member's connection ends, so that other members need not wait for it."""
+"""Unread bytes above which a connection ends, so that others need not wait for it."""
 CLOSING_SECONDS = 2.0
 """Time for the last bytes to be read before the connection is aborted."""
 
@@ -44,7 +44,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     def __init__(self, owner: ConnectionOwner, handshake: Handshake, number: int, caller: AcceptedConnection) -> None:
         self.number = number
         self.address = ""
-        """The address of the other end, as the coordinator sees it."""
+        """The address of the other end, as the server sees it."""
         self._owner, self._handshake, self._caller = owner, handshake, caller
         self._decoder = Decoder(MESSAGE_LIMIT)
         self._transport: asyncio.Transport
@@ -67,6 +67,14 @@ class ServerConnection(asyncio.BufferedProtocol):
         except WireError as error:
             self._fail(error)
 
+    def rest(self) -> None:
+        """The other side must close the connection, or send a message, within the limit for strangers."""
+        self._caller.unproved()
+
+    def work(self) -> None:
+        """End the time limit of `rest`."""
+        self._caller.proved()
+
     def close(self) -> None:
         """Close the connection once everything is written, or after `CLOSING_SECONDS`."""
         self._transport.close()
@@ -87,9 +95,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         with contextlib.suppress(OSError):  # the other side may have disconnected already
             prepare(transport.get_extra_info("socket"))
-        host, port = (transport.get_extra_info("peername") or ("?", 0))[:2]
-        scheme = "tcp" if transport.get_extra_info("ssl_object") is None else "tls"
-        self.address = str(Address(scheme, host, port))
+        self.address = _peer_of(transport)
         self._caller.made(self._transport)
         self._owner.began(self)
 
@@ -128,3 +134,11 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self._closing is not None:
             self._closing.cancel()
         self._owner.ended(self, self._why or exc)
+
+
+def _peer_of(transport: asyncio.BaseTransport) -> str:
+    peer = transport.get_extra_info("peername") or ("?", 0)
+    if not isinstance(peer, tuple):  # a Unix socket
+        return str(Address("unix", "", 0))
+    scheme = "tcp" if transport.get_extra_info("ssl_object") is None else "tls"
+    return str(Address(scheme, *peer[:2]))
