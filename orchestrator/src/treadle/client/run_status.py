@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from treadle.dsl.graph.drawing import Figure, svg
 from treadle.orchestrator.run_requests.run_views import RunEnd, RunView, State
 
 from .attempt_logs import LogFollower, grouped
@@ -16,6 +15,8 @@ from .errors import RunFailed, WorkerError
 from .progress import Painter, StageView
 
 if TYPE_CHECKING:
+    from treadle.dsl.graph.drawing import Figure
+
     from .client import Runs
     from .environment import ClientEnvironment
 
@@ -91,6 +92,8 @@ def failure(env: ClientEnvironment, run: str, end: RunEnd) -> RunFailed:
 
 def _html(status: RunStatus) -> str:
     """The state, the failure, and the graph of the plan with the state of each node."""
+    from treadle.dsl.graph.drawing import svg  # late: it imports the model of documents
+
     failure = status.end.failure if status.end else None
     why = f": {failure.failure}: {failure.message}" if failure else ""
     head = f"<div><b>{escape(status.run)}</b> {escape(status.state + why)}</div>"
@@ -100,6 +103,8 @@ def _html(status: RunStatus) -> str:
 
 
 def _figure(stage: StageView) -> Figure:
+    from treadle.dsl.graph.drawing import Figure
+
     count = f", {stage.committed} of {stage.partitions}" if stage.partitions else ""
     title = ", ".join(stage.stages) or stage.node
     return Figure(stage.node, title, f"{stage.state}{count}", _COLOURS.get(stage.state, "#757575"))
