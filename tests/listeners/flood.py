@@ -9,6 +9,7 @@ import multiprocessing
 from collections.abc import Iterator
 from multiprocessing.sharedctypes import Synchronized
 
+Target = tuple[str, int] | str
 PAUSE = 0.05
 """Seconds until a stranger reconnects."""
 DRIP = 0.5
@@ -16,13 +17,13 @@ DRIP = 0.5
 
 
 class Flood:
-    """`idle` and `slow` strangers at one address."""
+    """`idle` and `slow` strangers at one address: a host with a port, or the abstract name of a Unix socket."""
 
-    def __init__(self, host: str, port: int, idle: int, slow: int, words: bytes) -> None:
+    def __init__(self, target: Target, idle: int, slow: int, words: bytes) -> None:
         """`words`: the first bytes of slow strangers."""
         spawn = multiprocessing.get_context("spawn")
         self._ended: Synchronized[int] = spawn.Value("i", 0)
-        self._process = spawn.Process(target=_run, args=((host, port), idle, slow, words, self._ended))
+        self._process = spawn.Process(target=_run, args=(target, idle, slow, words, self._ended))
 
     @property
     def ended(self) -> int:
@@ -39,8 +40,8 @@ class Flood:
 
 
 @contextlib.contextmanager
-def flood(host: str, port: int, idle: int, slow: int, words: bytes) -> Iterator[Flood]:
-    found = Flood(host, port, idle, slow, words)
+def flood(target: Target, idle: int, slow: int, words: bytes) -> Iterator[Flood]:
+    found = Flood(target, idle, slow, words)
     found.start()
     try:
         yield found
@@ -48,7 +49,7 @@ def flood(host: str, port: int, idle: int, slow: int, words: bytes) -> Iterator[
         found.stop()
 
 
-def _run(target: tuple[str, int], idle: int, slow: int, words: bytes, ended: Synchronized[int]) -> None:
+def _run(target: Target, idle: int, slow: int, words: bytes, ended: Synchronized[int]) -> None:
     async def all_of_them() -> None:
         quiet = [_stranger(target, b"", ended) for _ in range(idle)]
         await asyncio.gather(*quiet, *(_stranger(target, words, ended) for _ in range(slow)))
@@ -56,15 +57,18 @@ def _run(target: tuple[str, int], idle: int, slow: int, words: bytes, ended: Syn
     asyncio.run(all_of_them())
 
 
-async def _stranger(target: tuple[str, int], words: bytes, ended: Synchronized[int]) -> None:
+async def _stranger(target: Target, words: bytes, ended: Synchronized[int]) -> None:
     while True:
         with contextlib.suppress(OSError):
             await _call(target, words, ended)
         await asyncio.sleep(PAUSE)
 
 
-async def _call(target: tuple[str, int], words: bytes, ended: Synchronized[int]) -> None:
-    reader, writer = await asyncio.open_connection(*target)
+async def _call(target: Target, words: bytes, ended: Synchronized[int]) -> None:
+    dialled = (
+        asyncio.open_unix_connection(f"\0{target}") if isinstance(target, str) else asyncio.open_connection(*target)
+    )
+    reader, writer = await dialled
     dripping = asyncio.create_task(_drip(writer, words))
     try:
         while await reader.read(1024):

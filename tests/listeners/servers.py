@@ -99,8 +99,19 @@ async def metrics(_: Path) -> None:
         await until_told()
 
 
+async def requests(_: Path) -> None:
+    from orchestrator.run_requests.known_runs import KnownRuns
+
+    from treadle.orchestrator.run_requests import driver_server
+
+    driver_server.HANDSHAKE_SECONDS = SECONDS
+    async with driver_server.DriverServer(KnownRuns(), KEY) as found:
+        announce(found.address)
+        await until_told()
+
+
 SERVERS: dict[str, Callable[[Path], Coroutine[Any, Any, None]]] = {
-    one.__name__: one for one in (coordinator, coordinator_tls, peers, member, webhooks, metrics)
+    one.__name__: one for one in (coordinator, coordinator_tls, peers, member, webhooks, metrics, requests)
 }
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from eventually import eventually
-from listeners.flood import flood
+from listeners.flood import Target, flood
 
 TESTS = Path(__file__).parent.parent
 PATIENCE = 90.0
@@ -71,8 +71,7 @@ class ListenerSuite(ABC):
         with self._listening(crowd, tmp_path) as listening:
             self.work(listening.address, time.monotonic() + PATIENCE)
             before, known = listening.memory, listening.descriptors
-            host, port = _endpoint(listening.address)
-            with flood(host, port, crowd.strangers, crowd.strangers, self.words) as strangers:
+            with flood(_endpoint(listening.address), crowd.strangers, crowd.strangers, self.words) as strangers:
                 eventually(lambda: strangers.ended > crowd.strangers)
                 took, most = self._measure(listening, crowd.tasks)
                 assert most[0] < crowd.descriptors
@@ -86,7 +85,7 @@ class ListenerSuite(ABC):
     @pytest.mark.timeout(600)
     def test_stranger_is_ended_when_its_time_is_over(self, tmp_path: Path) -> None:
         with self._listening(SMALL, tmp_path) as listening:
-            with flood(*_endpoint(listening.address), 2, 2, self.words) as strangers:
+            with flood(_endpoint(listening.address), 2, 2, self.words) as strangers:
                 eventually(lambda: strangers.ended >= 8)
             assert listening.process.poll() is None
 
@@ -140,8 +139,10 @@ class ListenerSuite(ABC):
                 process.kill()
 
 
-def _endpoint(address: str) -> tuple[str, int]:
+def _endpoint(address: str) -> Target:
     found = urlsplit(address)
+    if found.scheme == "unix":
+        return found.path
     assert found.hostname is not None
     assert found.port is not None
     return found.hostname, found.port

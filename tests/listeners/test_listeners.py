@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 import urllib.request
 from typing import ClassVar
@@ -9,7 +10,10 @@ from typing import ClassVar
 import httpx
 from listeners.servers import KEY, RUN
 from listeners.suite import ListenerSuite
+from orchestrator.run_requests.known_runs import refused
 
+from treadle.orchestrator.run_requests.driver_client import DriverRuns
+from treadle.orchestrator.run_requests.requests import FindRun
 from treadle.primitives import wire
 from treadle.primitives.coordinator import messages as m
 from treadle.primitives.peers import PeerClient
@@ -47,6 +51,17 @@ class TestGangMember(ListenerSuite):
 
     def work(self, address: str, deadline: float) -> None:
         wire.connect(address, RUN, KEY, deadline=deadline).close()
+
+
+class TestRequests(ListenerSuite):
+    server = "requests"
+
+    def work(self, address: str, deadline: float) -> None:
+        async def found() -> bool:
+            async with asyncio.timeout(deadline - time.monotonic()):
+                return await DriverRuns(address, KEY, refused).ask(FindRun("known"))
+
+        assert asyncio.run(found())
 
 
 class TestWebhooks(ListenerSuite):

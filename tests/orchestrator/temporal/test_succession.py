@@ -24,8 +24,9 @@ from temporalio.service import RPCError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from treadle.client.testing.service import Service
+from treadle.orchestrator.embedded.python_environments import FIRST, worker_identity
 from treadle.orchestrator.temporal import activities
-from treadle.orchestrator.temporal.takeover import IDENTITY, bury
+from treadle.orchestrator.temporal.takeover import bury
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 QUEUE = "of-the-dead"
@@ -76,15 +77,15 @@ async def pending(handle: WorkflowHandle[Patient, None]) -> PendingActivityInfo:
 async def test_work_of_a_dead_embedded_driver_restarts_at_once(
     here: Service, patient: WorkflowHandle[Patient, None]
 ) -> None:
-    assert (await begin(here.client, IDENTITY)).attempt == 1
-    await bury(here.client)
-    assert (await begin(here.client, IDENTITY)).attempt == 2
+    assert (await begin(here.client, worker_identity(FIRST))).attempt == 1
+    await bury(here.client, worker_identity(FIRST))
+    assert (await begin(here.client, worker_identity(FIRST))).attempt == 2
     assert (await pending(patient)).last_failure.application_failure_info.type == "worker lost"
 
 
 async def test_work_of_other_drivers_is_left_alone(here: Service, patient: WorkflowHandle[Patient, None]) -> None:
     await begin(here.client, "another host's driver")
-    await bury(here.client)
+    await bury(here.client, worker_identity(FIRST))
     found = await pending(patient)
     assert (found.state, found.attempt) == (PendingActivityState.PENDING_ACTIVITY_STATE_STARTED, 1)
 
@@ -92,14 +93,14 @@ async def test_work_of_other_drivers_is_left_alone(here: Service, patient: Workf
 async def test_stop_request_to_a_dead_driver_counts_as_done(
     here: Service, patient: WorkflowHandle[Patient, None]
 ) -> None:
-    await begin(here.client, IDENTITY)
+    await begin(here.client, worker_identity(FIRST))
     await patient.cancel()
 
     async def told() -> bool:
         return (await pending(patient)).state == PendingActivityState.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED
 
     await eventually_async(told)
-    await bury(here.client)
+    await bury(here.client, worker_identity(FIRST))
     with pytest.raises(WorkflowFailureError) as caught:
         await patient.result()
     assert isinstance(caught.value.cause, CancelledError)

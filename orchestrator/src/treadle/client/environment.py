@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from treadle.executors.interface import Capabilities
     from treadle.orchestrator.environment.profile import Profile
     from treadle.orchestrator.planner import RunLocation
+    from treadle.orchestrator.run_requests.requests import RunService
     from treadle.orchestrator.run_store.run_files import RunFiles
     from treadle.primitives.stores.store import Store
 
@@ -135,8 +136,10 @@ class ClientEnvironment:
         return alone is None or self.with_runs(lambda runs: _any_open(runs, queue))
 
     async def open_runs(self) -> Runs:
-        """The runs of this environment. Raises Unreachable."""
-        return self.runs_of(await self.connect())
+        """The runs of this environment. A running driver answers for Temporal if it can. Raises Unreachable."""
+        from .client import Runs
+
+        return Runs(self._answering_driver() or await self._temporal(), self.store, self.key, self.queue)
 
     def runs_of(self, client: Client) -> Runs:
         """The runs of this environment, over a connection to Temporal."""
@@ -145,6 +148,22 @@ class ClientEnvironment:
         from .client import Runs
 
         return Runs(TemporalRuns(client), self.store, self.key, self.queue)
+
+    def _answering_driver(self) -> RunService | None:
+        if not self.profile.embedded:
+            return None
+        from treadle.orchestrator import embedded
+        from treadle.orchestrator.embedded.driver_process import answering_driver
+        from treadle.orchestrator.run_requests.driver_client import DriverRuns
+
+        alive = embedded.running_server(self.home) is not None  # else the direct way starts the server
+        address = answering_driver(self.home) if alive else ""
+        return DriverRuns(address, self.key, self._temporal) if address else None
+
+    async def _temporal(self) -> RunService:
+        from treadle.orchestrator.temporal.temporal_runs import TemporalRuns
+
+        return TemporalRuns(await self.connect())
 
     def with_runs(self, work: Callable[[Runs], Awaitable[T]]) -> T:
         """Call `work` with the runs of this environment."""
@@ -205,10 +224,9 @@ class ClientEnvironment:
         """Number of drivers that could serve a run of the queue now."""
         if not self.profile.embedded:
             return await runs.drivers()
-        from treadle.orchestrator.embedded.python_environments import name_in
-        from treadle.orchestrator.temporal.takeover import identity
+        from treadle.orchestrator.embedded.python_environments import name_in, worker_identity
 
-        return 1 if self.driver_lives(queue) else await runs.drivers(but=identity(name_in(queue)), queue=queue)
+        return 1 if self.driver_lives(queue) else await runs.drivers(but=worker_identity(name_in(queue)), queue=queue)
 
 
 async def _any_open(runs: Runs, queue: str) -> bool:

@@ -83,12 +83,13 @@ class DriverLease:
             return None
         return cls(home, name, lock)
 
-    def ready(self) -> None:
-        """Publish that the driver serves runs. From now on a signal ends it in order. Needs a running loop."""
+    def ready(self, address: str = "") -> None:
+        """Publish that the driver serves runs, and answers requests about them at `address`. From now on a signal ends
+        it in order. Needs a running loop."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._asked.set)
-        self._write(ready=True)
+        self._write(ready=True, address=address)
 
     async def until_end(
         self, idle_seconds: Callable[[], float], *, limit: float | None = None, interval: float = 1.0
@@ -143,13 +144,14 @@ class DriverLease:
         except (TreadleError, OSError) as error:  # for example a full disk; the next look may succeed
             _log.error("%s", error)
 
-    def _write(self, *, ready: bool) -> None:
+    def _write(self, *, ready: bool, address: str = "") -> None:
         state = own_state(
             started=self._started,
             fingerprint=self._fingerprint,
             settings=self._settings,
             ready=ready,
             variables=self._variables,
+            address=address,
         )
         write_state(self._files.state, state)
 

@@ -64,6 +64,8 @@ class DriverState(Struct, frozen=True):
     ready: bool
     variables: dict[str, str] = {}
     """Marks of the variables from the command that started it (see `task_environment.marks`)."""
+    address: str = ""
+    """Where it answers requests about runs (`run_requests`), once it is ready."""
 
 
 class DriverFiles:
@@ -96,6 +98,15 @@ def living_drivers(home: Home) -> list[tuple[PythonEnvironment, DriverState]]:
 def running_driver(home: Home, name: str | None = None) -> DriverState | None:
     """The live driver's state. None: no driver, or its state is not written yet."""
     return _state(DriverFiles(home, name))
+
+
+def answering_driver(home: Home) -> str:
+    """The address at which the driver of this process's environment answers requests about runs.
+
+    Empty without a ready driver of the same code and distributions.
+    """
+    state = running_driver(home)
+    return state.address if state and state.ready and state.fingerprint == code_fingerprint() else ""
 
 
 def ensure_driver(
@@ -162,11 +173,17 @@ def profile_settings(profile: Profile) -> str:
 
 
 def own_state(
-    *, started: float, fingerprint: str, settings: str, ready: bool, variables: dict[str, str] | None = None
+    *,
+    started: float,
+    fingerprint: str,
+    settings: str,
+    ready: bool,
+    variables: dict[str, str] | None = None,
+    address: str = "",
 ) -> DriverState:
     """The state of this process, a driver."""
     number = version("treadle-orchestrator")
-    return DriverState(os.getpid(), started, number, fingerprint, settings, ready, variables or {})
+    return DriverState(os.getpid(), started, number, fingerprint, settings, ready, variables or {}, address)
 
 
 def _state(files: DriverFiles) -> DriverState | None:

@@ -130,6 +130,11 @@ def name_in(queue: str) -> str:
     return queue.rpartition(_MARK)[2] if _MARK in queue else FIRST
 
 
+def worker_identity(name: str) -> str:
+    """Temporal's name for every driver of an environment."""
+    return f"embedded driver {name}" if name else "embedded driver"
+
+
 def installed() -> str:
     """A digest of the names and versions of the distributions installed in the environment of this process."""
     names: set[str] = set()

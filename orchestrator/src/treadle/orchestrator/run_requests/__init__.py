@@ -1,4 +1,4 @@
-"""What clients ask Temporal about runs: requests and answers as plain values, without the Temporal SDK.
+"""Requests of clients about runs, and Temporal's answers, as plain values without the Temporal SDK.
 
 requests       the requests, their answers and their encoding
 run_views      a run, its running nodes and its end

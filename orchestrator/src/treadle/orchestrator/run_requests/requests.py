@@ -13,14 +13,16 @@ from msgspec import Struct
 
 from treadle.primitives.encoding.decoding import known
 from treadle.primitives.errors import CorruptError, InternalError, TreadleError, UsageError
+from treadle.primitives.sealing import purpose_key
 
 from ..environment.connection_errors import Unreachable
 from .run_views import RunEnd, RunView
 
 WORKFLOW = "treadle.run"
 """The type of a run's workflow in Temporal."""
+NAME = "_requests"
+"""The name in the handshake with a driver, where other connections have a run. It is not a valid run id."""
 A = TypeVar("A")
-T = TypeVar("T")
 
 
 class NoSuchRun(TreadleError):
@@ -33,7 +35,7 @@ class RunRequest(Struct, Generic[A], frozen=True, tag_field="request"):
     answer: ClassVar[Any]
     """The type A."""
     repeatable: ClassVar[bool] = True
-    """Whether the request may be made again when its answer was lost."""
+    """False: a client must not repeat the request after a lost connection."""
 
 
 class ViewRun(RunRequest[RunView], frozen=True, tag="view"):
@@ -44,7 +46,7 @@ class ViewRun(RunRequest[RunView], frozen=True, tag="view"):
 
 
 class FindRun(RunRequest[bool], frozen=True, tag="find"):
-    """Whether the run exists."""
+    """True if the run exists."""
 
     answer = bool
     run: str
@@ -146,10 +148,10 @@ class RunService(Protocol):
     """Answers requests: in this process, or in the driver."""
 
     async def ask(self, request: RunRequest[A]) -> A:
-        """Raises NoSuchRun, Unreachable, and what the request's class names."""
+        """Raises NoSuchRun, Unreachable, and the errors that the request's class names."""
 
 
-class Answer(Struct, frozen=True, omit_defaults=True):
+class RunAnswer(Struct, frozen=True, omit_defaults=True):
     """The answer to a request, or the error that it raised."""
 
     value: Any = None
@@ -163,12 +165,17 @@ ERRORS = {kind.__name__: kind for kind in (CorruptError, InternalError, NoSuchRu
 """The errors that keep their class on the way. Every other one becomes an InternalError."""
 
 
+def socket_key(deployment_key: bytes) -> bytes:
+    """The key of the handshake with a driver."""
+    return purpose_key(deployment_key, b"treadle requests")
+
+
 def encoded(value: Struct) -> bytes:
     """The JSON form of a request or answer."""
     return json.dumps(msgspec.to_builtins(value), separators=(",", ":")).encode()
 
 
-def decoded(kind: type[T], data: bytes) -> T:
+def decoded(kind: Any, data: bytes) -> Any:
     """A request or answer. Only for bytes of an authentic connection. Raises InternalError."""
     try:
         return msgspec.convert(json.loads(data), known(kind))
@@ -176,7 +183,7 @@ def decoded(kind: type[T], data: bytes) -> T:
         raise InternalError(f"a message of the driver's socket is invalid: {error}") from error
 
 
-def value_of(request: RunRequest[A], answer: Answer) -> A:
+def value_of(request: RunRequest[A], answer: RunAnswer) -> A:
     """The value of an answer. Raises its error."""
     if answer.error:
         raise ERRORS.get(answer.error, InternalError)(answer.message, answer.hint)

@@ -1,4 +1,4 @@
-"""Runs as plain values: what Temporal tells of a run, and its end."""
+"""Runs as plain values: state, running nodes and end."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from ..dispatcher.blocks.orphans import claim
 from ..dispatcher.driver_context.run_context import DriverContext
 from ..dispatcher.driver_context.slot_pool import Pools
 from ..embedded.driver_lease import DriverLease
-from ..embedded.python_environments import queue_of, register, task_queue
+from ..embedded.python_environments import queue_of, register, task_queue, worker_identity
 from ..environment.home import Home
 from ..environment.profile import Profile, load_profile
 from ..executor_registry.registry import open_places
@@ -31,13 +31,15 @@ from ..lifecycle.delivery import Announcer
 from ..lifecycle.emitter import Telling
 from ..lifecycle.sinks import open_outlet
 from ..protocol.messages import GROUPS
+from ..run_requests.driver_server import DriverServer
 from ..telemetry.instruments import Telemetry
 from . import capacity
 from .activities import Activities
 from .connect import connect
 from .driver_parts import DriverParts, driver_parts
 from .shm_gc import sweep, sweep_at_end
-from .takeover import bury, identity
+from .takeover import bury
+from .temporal_runs import TemporalRuns
 from .workflow import RunWorkflow
 
 STICKY_TIMEOUT = timedelta(seconds=1)
@@ -185,8 +187,11 @@ async def serve_embedded(home: Home) -> None:
         announcer = open_announcer(home, profile)
         client, site = await asyncio.gather(_succeed(home, profile, lease.name), open_site(home, profile))
         queue = queue_of(profile.queue, lease.name)
-        async with Driver(client, site, profile, queue, announcer, identity(lease.name)) as driver:
-            lease.ready()
+        async with (
+            Driver(client, site, profile, queue, announcer, worker_identity(lease.name)) as driver,
+            DriverServer(TemporalRuns(client), site.key) as requests,
+        ):
+            lease.ready(requests.address)
             await lease.until_end(driver.activities.idle_seconds)
 
 
@@ -194,7 +199,7 @@ async def _succeed(home: Home, profile: Profile, name: str) -> Client:
     """Connect, and end the attempts of earlier drivers of this environment."""
     client = await connect(profile, home)
     if profile.embedded:
-        await bury(client, identity(name))
+        await bury(client, worker_identity(name))
     return client
 
 

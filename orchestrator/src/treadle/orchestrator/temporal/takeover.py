@@ -21,8 +21,6 @@ from treadle.primitives.errors import FailureClass
 
 from ..protocol.encryption import activity_context
 
-IDENTITY = "embedded driver"
-"""The server's name for every driver of the first environment of a home."""
 _PATIENCE = 3.0
 """Seconds. Beyond the heartbeat timeout the call has no use."""
 _AT_ONCE = timedelta(milliseconds=1)
@@ -34,14 +32,10 @@ _BEGUN = (
 _log = logging.getLogger(__name__)
 
 
-def identity(name: str) -> str:
-    """The server's name for every driver of an environment."""
-    return f"{IDENTITY} {name}" if name else IDENTITY
+async def bury(client: Client, identity: str) -> None:
+    """End the activity attempts of earlier drivers with this worker identity.
 
-
-async def bury(client: Client, identity: str = IDENTITY) -> None:
-    """End the activity attempts of earlier drivers with this identity. Call it before an embedded driver polls for
-    work.
+    Call it before an embedded driver polls for work.
 
     The next attempts can start at once. Attempts that the server does not end in time are left to the heartbeat.
     """
