@@ -271,7 +271,7 @@ def bill_of(run: Broken, prices: Prices) -> Bill:
     files = run.engine(run.executor).site.files(run.run)
     found = files.find(Plan, "plan")
     assert found is not None
-    lines = Spending(files, found).lines(LogFollower(files).new(), 35, 2.0)
+    lines = Spending(files, found, {}).lines(LogFollower(files).new(), 35, 2.0)
     return bill(lines, prices, "s3://bucket")
 
 
@@ -346,9 +346,9 @@ def test_workers_that_stay_cost_while_they_wait(breaking: Breaking, prices: Pric
     files = run.engine(run.executor).site.files(run.run)
     found = files.find(Plan, "plan")
     assert found is not None
-    assert "(idle" not in {line.node[:5] for line in Spending(files, found).lines()}
+    assert "(idle" not in {line.node[:5] for line in Spending(files, found, {}).lines()}
     can = msgspec.structs.replace(found.executors["local"], kept=0.001)
-    lines = Spending(files, msgspec.structs.replace(found, executors={"local": can})).lines()
+    lines = Spending(files, msgspec.structs.replace(found, executors={"local": can}), {}).lines()
     assert lines[-1].node == "(idle, local)"
     assert 0 < lines[-1].usage.seconds <= 8 * 0.001 + 0.0001
 
@@ -358,7 +358,7 @@ def test_watched_run_shows_its_running_total_where_something_has_a_price(breakin
     home = Home(tmp_path / "home", {})
     files = run.engine(run.executor).site.files(run.run)
     profile = SimpleNamespace(store_url=lambda _: "file:///store")
-    env: Any = SimpleNamespace(home=home, profile=profile, files=lambda _: files)
+    env: Any = SimpleNamespace(home=home, profile=profile, files=lambda _: files, plan_site=lambda: SITE)
     found = files.find(Plan, "plan")
     run.go()
     free = Running(env, run.run)

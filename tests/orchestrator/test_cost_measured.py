@@ -63,10 +63,10 @@ def test_requests_that_nothing_counted_are_named(breaking: Breaking) -> None:
     files = run.engine(run.executor).site.files(run.run)
     found = files.find(Plan, "plan")
     assert found is not None
-    assert Spending(files, found).unknown == [], "a folder of this machine has no price"
+    assert Spending(files, found, {}).unknown == [], "a folder of this machine has no price"
     bucket = RunFiles(Store.open("memory://bucket"), run.run, files.key)
-    assert Spending(bucket, found).unknown == ["requests of the driver"]
+    assert Spending(bucket, found, {}).unknown == ["requests of the driver"]
     made = of_run(run.run)["put"]
     keep_requests(bucket)
-    assert Spending(bucket, found).unknown == []
-    assert Spending(bucket, found).lines()[0].usage.puts == made + 1, "its own write is among them"
+    assert Spending(bucket, found, {}).unknown == []
+    assert Spending(bucket, found, {}).lines()[0].usage.puts == made + 1, "its own write is among them"

@@ -31,6 +31,7 @@ from treadle.client import (
 from treadle.dsl import Workflow, items
 from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.planner import placement
 from treadle.orchestrator.run_store.call_log import CallLog, CallRecord
 from treadle.primitives.errors import StoreError, UsageError
 
@@ -212,7 +213,15 @@ def test_worker_that_dies_again_and_again_fails_the_call(calls: Session) -> None
         calls.submit(os._exit, 3).result(PATIENCE)
 
 
-def test_unknown_executor_fails_the_call_and_not_the_session(calls: Session) -> None:
+def test_executor_that_the_profile_lacks_is_refused_before_a_call(calls: Session) -> None:
+    with pytest.raises(UsageError, match=r"there is no executor 'moon'.*\n.*The profile has: local"):
+        calls.with_options(executor="moon")
+
+
+def test_executor_that_the_driver_lacks_fails_the_call_and_not_the_session(
+    calls: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placement, "check_place", lambda *_: None)
     with pytest.raises(CallFailed, match="no executor 'moon'"):
         calls.with_options(executor="moon").submit(add, 1, 1).result(PATIENCE)
     assert calls.submit(add, 1, 1).result(PATIENCE) == 2
@@ -308,6 +317,25 @@ def test_another_client_finds_the_calls_and_adds_some(home: Path) -> None:
         assert other[name].result(PATIENCE) == 2
         assert other.submit(add, found[0], 4).result(PATIENCE) == 7
         other.close()
+
+
+def test_show_has_a_row_for_each_function(home: Path, tmp_path: Path) -> None:
+    with session("rows", home=home) as s, Client(home=home) as client:
+        assert list(s.map(abs, [-1, -2, -3]).results(PATIENCE)) == [1, 2, 3]
+        held = s.submit(wait_for, tmp_path / "flag", 1)
+        late = s.with_options(timeout=0.1).submit(time.sleep, 60)
+        assert late.exception(PATIENCE) is not None
+        eventually(held.running)
+
+        def rows() -> list[tuple[object, ...]]:
+            return [(one.node, one.state, one.committed, one.failed, one.partitions) for one in run.show().stages]
+
+        run = client.attach(s.id)
+        others = [("abs-1", "done", 3, 0, 3), ("sleep-3", "done", 0, 1, 1)]
+        assert rows() == [others[0], ("wait_for-2", "running", 0, 0, 1), others[1]]
+        (tmp_path / "flag").touch()
+    run.wait()
+    assert rows() == [others[0], ("wait_for-2", "done", 1, 0, 1), others[1]]
 
 
 def test_results_of_an_ended_session_are_found_and_no_call_is_taken(home: Path) -> None:

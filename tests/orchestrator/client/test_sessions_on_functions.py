@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from operator import add, mul
@@ -11,10 +12,12 @@ from typing import NamedTuple
 import pytest
 from emulators import openwhisk as actions
 from emulators.lambda_place import lambda_place
+from orchestrator.commands import Terminal
 
-from treadle.client import CallFailed, Session, session
+from treadle.client import Session, session
 from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
+from treadle.primitives.errors import UsageError
 
 LAMBDA = """
 [functions]
@@ -45,6 +48,7 @@ PATIENCE = 120
 class Functions(NamedTuple):
     """An emulated provider with treadle's functions."""
 
+    executor: str
     profile: str
     environment: Mapping[str, str]
     taken: Callable[[], int]
@@ -70,7 +74,8 @@ def emulated_lambda(home: Home, folder: Path) -> Iterator[Functions]:
     with lambda_place(folder) as place:
         place.deploy(str(home.key))
         emulator = place.emulator
-        yield Functions(LAMBDA.format(endpoint=emulator.endpoint), emulator.credentials, lambda: len(emulator.taken))
+        profile = LAMBDA.format(endpoint=emulator.endpoint)
+        yield Functions("lambda", profile, emulator.credentials, lambda: len(emulator.taken))
 
 
 @contextmanager
@@ -80,7 +85,8 @@ def emulated_openwhisk(home: Home, folder: Path) -> Iterator[Functions]:
         secret = home.secrets / "openwhisk"
         secret.touch(mode=0o600)
         secret.write_text(emulator.key)
-        yield Functions(OPENWHISK.format(endpoint=emulator.endpoint), {}, lambda: len(emulator.activations))
+        profile = OPENWHISK.format(endpoint=emulator.endpoint)
+        yield Functions("openwhisk", profile, {}, lambda: len(emulator.activations))
 
 
 @pytest.fixture(scope="module")
@@ -147,5 +153,19 @@ def test_exception_in_a_function_is_raised_here(calls: Session) -> None:
 
 
 def test_call_that_needs_more_memory_than_any_size_is_refused(calls: Session) -> None:
-    with pytest.raises(CallFailed):
-        calls.with_options(memory=8 << 30).submit(add, 1, 1).result(PATIENCE)
+    with pytest.raises(UsageError, match=r"has at most .*, and `memory` is 8GiB"):
+        calls.with_options(memory=8 << 30)
+
+
+def test_cost_of_calls_is_that_of_their_executors(calls: Session, functions: Functions, home: Home) -> None:
+    near = calls.with_options(executor="local").map(abs, range(-3, 0))
+    assert list(near.results(PATIENCE)) == [3, 2, 1]
+    options = {"TREADLE_PROFILE": "functions", **functions.environment}
+    shown = Terminal(home.path, home.path, options).run("show", calls.id, "--cost", "-o", "json")
+    assert shown.code == 0, shown.err
+    lines = json.loads(shown.out)["cost"]["lines"]
+    far = [line for line in lines if line["executor"] == functions.executor]
+    assert sum(line["usage"]["calls"] for line in far) == pytest.approx(functions.taken(), rel=0.1)
+    assert sum(line["cost"] for line in far) > 0 or functions.executor == "openwhisk", "which has no list price"
+    (local,) = (line for line in lines if line["node"] == near[0].id.partition("/")[0])
+    assert (local["executor"], local["usage"]["attempts"], local["cost"]) == ("local", 3, 0)

@@ -7,6 +7,7 @@ import sys
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any, Self
 
+from treadle.orchestrator.plan.plan import Policy
 from treadle.orchestrator.run_store.call_log import NoMoreCalls
 from treadle.orchestrator.run_store.run_files import Submission
 from treadle.primitives.blocks import Blocks
@@ -66,14 +67,27 @@ class Session(SessionCalls):
         - `timeout`: seconds that a task may take; 0: no limit.
         - `memory`: bytes that a task may allocate; 0: the slot's limit.
         - `reuse`: take the results of an equal call of this session, if there is one; default: that of the session.
+
+        Raises UsageError for settings that the executor cannot meet.
         """
         options = CallOptions(executor, retries, timeout, memory)
+        if options != CallOptions():
+            self._check(Policy(executor=executor or self._executor, timeout=timeout, memory_start=memory))
         return SessionCalls(self._sender, self._slots_of, options, self._reuse if reuse is None else reuse)
 
     def _slots_of(self, executor: str) -> int:
         """The slots of an executor. Empty: that of the session."""
-        executor = executor or self._files.load(Submission, "spec").executor
-        return self._connection.environment.capabilities(executor).slots
+        return self._connection.environment.capabilities(executor or self._executor).slots
+
+    @property
+    def _executor(self) -> str:
+        """Of calls that name none."""
+        return self._files.load(Submission, "spec").executor
+
+    def _check(self, policy: Policy) -> None:
+        from treadle.orchestrator.planner import placement
+
+        placement.check_place(self._connection.environment.plan_site(), policy, ("calls",))
 
     def executor(self) -> Executor:
         """The session as a `concurrent.futures.Executor`, for libraries that take one."""

@@ -13,12 +13,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from treadle.executors.program import Discard
-from treadle.orchestrator.dispatcher.ledger.ledger import Iterated, Record, read
-from treadle.orchestrator.dispatcher.ledger.ledger_state import replay, replay_all
+from treadle.orchestrator.dispatcher.ledger.ledger import Iterated, LedgerReader, read
+from treadle.orchestrator.dispatcher.ledger.ledger_state import ChainHistory, replay
 from treadle.orchestrator.dispatcher.orders import Progress
 from treadle.orchestrator.dispatcher.tasks.summary import size_of
-from treadle.orchestrator.plan.plan import BarrierNode, CallsFeed, Child, LoopNode, Node, NodeKind, Plan, Segment
+from treadle.orchestrator.plan.plan import CALLS, BarrierNode, CallsFeed, Child, LoopNode, Node, NodeKind, Plan, Segment
 from treadle.orchestrator.run_requests.run_views import NodeView, RunEnd, RunView, State
+from treadle.orchestrator.run_store.call_log import CallIndex, CallLog
 from treadle.orchestrator.run_store.run_files import Closing, LoopResult, RunFiles, RunResult
 from treadle.primitives.errors import MissingError
 
@@ -64,6 +65,38 @@ class StageView(Struct, frozen=True, rename="camel"):
     """The run that produced it, if it was reused."""
 
 
+class FunctionProgress:
+    """The progress of a session by function: from its call log and its ledger, each read once."""
+
+    def __init__(self, files: RunFiles) -> None:
+        self._log, self._index = CallLog(files), CallIndex()
+        self._ledger, self._histories = LedgerReader(files.store, files.segment(CALLS), files.key), ChainHistory()
+
+    def rows(self, view: RunView) -> list[StageView]:
+        """A row for each function. Blocking."""
+        for record in self._log.read():
+            self._index.add(record)
+        self._histories.add(self._ledger.read())
+        return [self._row(name, view) for name in self._index.functions]
+
+    def _row(self, name: str, view: RunView) -> StageView:
+        history, size = self._histories[name], self._index.size(name)
+        ended = len(history.committed) + len(history.failed)
+        state: NodeState = "done" if ended == size else "running" if view.open else "stopped"
+        return StageView(
+            name,
+            (name,),
+            "segment",
+            state,
+            partitions=size,
+            committed=len(history.committed),
+            failed=len(history.failed),
+            retried=sum(attempt - 1 for attempt in history.starts.values() if attempt > 1),
+            running=history.running if view.open else 0,
+            bytes=sum(map(size_of, history.committed.values())),
+        )
+
+
 class Painter:
     """Computes progress with few store requests: closed nodes are not read again."""
 
@@ -74,6 +107,7 @@ class Painter:
         self._plan: Plan | None = None
         self._closed: dict[str, StageView] = {}
         self._groups = SegmentTaskGroups(files)
+        self._functions = FunctionProgress(files)
 
     @property
     def plan(self) -> Plan | None:
@@ -97,6 +131,8 @@ class Painter:
         failed = end.failure.node if end and end.failure else ""
         found: dict[str, StageView] = {}
         for node in self.plan.graph.nodes:
+            if isinstance(node, Segment) and isinstance(node.feed, CallsFeed):
+                return self._functions.rows(view)
             found[node.id] = self._stage(node, beats[node.id], found, skipped, failed, view)
         return list(found.values())
 
@@ -231,8 +267,6 @@ def _from_ledger(files: RunFiles, node: Node) -> StageView:
         done = [record for record in records if isinstance(record, Iterated) and record.loop == node.id]
         text = f"{node.id} {max(record.iteration for record in done)}/{node.max_iterations}" if done else ""
         return replace(_bare(node, "waiting"), iteration=text)
-    if isinstance(node, Segment) and isinstance(node.feed, CallsFeed):
-        return _calls(node, records)
     chains = [records, *(read(files.store, chain, files.key) for chain in _group_ledgers(files, node))]
     histories = [replay(chain, node.id) for chain in chains]
     outcomes = [outcome for history in histories for outcome in history.committed.values()]
@@ -247,15 +281,6 @@ def _from_ledger(files: RunFiles, node: Node) -> StageView:
         rows=sum(outcome.rows for outcome in outcomes),
         bytes=sum(map(size_of, outcomes)),
     )
-
-
-def _calls(node: Segment, records: list[Record]) -> StageView:
-    """The partitions of a session's calls that have ended."""
-    histories = replay_all(records)
-    outcomes = [outcome for history in histories.values() for outcome in history.committed.values()]
-    failed = sum(len(_finally_failed(records, name, set(one.committed))) for name, one in histories.items())
-    counts = {"partitions": len(outcomes) + failed, "committed": len(outcomes), "failed": failed}
-    return replace(_bare(node, "waiting"), bytes=sum(map(size_of, outcomes)), **counts)
 
 
 def _group_ledgers(files: RunFiles, node: Node) -> list[str]:

@@ -116,7 +116,7 @@ class Running:
         if not any(can.name in prices.executors for _, _, one in runs for can in one.executors.values()):
             return ""
         for below, files, one in runs:
-            self._spending.setdefault(below, Spending(files, one))
+            self._spending.setdefault(below, Spending(files, one, self._env.plan_site().executors))
         lines = [line for one in self._spending.values() for line in one.lines()]
         made = bill(lines, prices, self._env.profile.store_url(self._env.home))
         self._text = money(made.cost, made.currency)
@@ -137,12 +137,14 @@ async def spent_by(env: Environment, runs: Runs, run: str) -> Bill:
             view = await runs.view(files.run)
         except NoSuchRun:  # Temporal has forgotten the run, but its ledgers exist
             view = None
-        found, missing = await asyncio.to_thread(_lines_of, below, files, plan, view)
+        found, missing = await asyncio.to_thread(_lines_of, env, below, files, plan, view)
         lines, unknown = [*lines, *found], [*unknown, *missing]
     return bill(lines, load_prices(env.home), env.profile.store_url(env.home), unknown)
 
 
-def _lines_of(below: str, files: RunFiles, plan: Plan, view: RunView | None) -> tuple[list[BillLine], list[str]]:
+def _lines_of(
+    env: Environment, below: str, files: RunFiles, plan: Plan, view: RunView | None
+) -> tuple[list[BillLine], list[str]]:
     """(lines of one run, items that are not included)"""
     from datetime import UTC, datetime
 
@@ -150,7 +152,7 @@ def _lines_of(below: str, files: RunFiles, plan: Plan, view: RunView | None) -> 
     from treadle.orchestrator.cost.measured import Spending
 
     seconds = ((view.closed or datetime.now(UTC)) - view.started).total_seconds() if view else 0.0
-    spending = Spending(files, plan)
+    spending = Spending(files, plan, env.plan_site().executors)
     found = spending.lines(LogFollower(files).new(), view.history_events if view else 0, seconds)
     return [replace(line, node=below + line.node) for line in found], spending.unknown
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from treadle.executors.interface import Capabilities
 from treadle.executors.program import Charge, Outcome
 from treadle.primitives.errors import MissingError
 from treadle.primitives.run_paths import parent_run
@@ -22,7 +23,9 @@ from treadle.primitives.stores.input_files import is_local
 
 from ..dispatcher.ledger.attempt_records import AttemptRecord
 from ..dispatcher.ledger.ledger import Committed, Started, read_from
-from ..plan.plan import Graph, LoopNode, Plan, Segment, node_of
+from ..dispatcher.segments.open_segment import open_segment
+from ..plan.plan import CALLS, Graph, LoopNode, Plan, Segment, node_of
+from ..run_store.call_log import CallIndex, CallLog
 from ..run_store.run_files import RunFiles, read_requests
 from .bill import BillLine
 from .estimate import HEARTBEAT_SECONDS
@@ -106,8 +109,11 @@ class _Sum:
 class Spending:
     """The usage of a run so far. Reads each object of the ledgers once. Needs no driver."""
 
-    def __init__(self, files: RunFiles, plan: Plan) -> None:
-        self._files, self._plan = files, plan
+    def __init__(self, files: RunFiles, plan: Plan, executors: Mapping[str, Capabilities]) -> None:
+        """`executors`: of the profile. The calls of a session may name one that is not in its plan."""
+        self._files, self._plan, self._executors = files, plan, executors
+        self._calls = CallLog(files)
+        self._functions = CallIndex()
         self._ledgers = dict(_ledgers(plan.graph))
         self._read: dict[str, int] = {}
         self._sums: dict[str, _Sum] = defaultdict(_Sum)
@@ -123,6 +129,7 @@ class Spending:
         `failed`: the log of attempts, for the usage of failed attempts. `events` of the run's history and
         `seconds_of_run` give the number of the orchestrator's actions.
         """
+        self._add_functions()
         lost: dict[str, _Sum] = defaultdict(_Sum)
         for record in failed:
             if record.failure and node_of(record.segment) in self._segments:
@@ -140,6 +147,20 @@ class Spending:
             lines += [self._line(segment, lost[name]) for name, segment in segments.items() if name in self._sums]
         return lines + self._idle()
 
+    def _add_functions(self) -> None:
+        """Of a session: a segment for each function that its calls name."""
+        for calls in (one for one in self._plan.graph.nodes if isinstance(one, Segment) and one.id == CALLS):
+            for record in self._calls.read():
+                self._functions.add(record)
+            for name, function in self._functions.functions.items():
+                can = self._can(function.executor or calls.policy.executor)
+                self._segments[name] = open_segment(name, function, calls.policy.executor, can)
+            self._ledgers[calls.id] = self._segments
+
+    def _can(self, executor: str) -> Capabilities:
+        known = self._plan.executors.get(executor) or self._executors.get(executor)
+        return known or Capabilities(executor, slots=0, shares_host=False)  # the profile no longer has it
+
     def _follow(self, chain: str, segments: Mapping[str, Segment]) -> None:
         number = self._read.get(chain, 0)
         try:
@@ -156,17 +177,17 @@ class Spending:
                 self._sums[node_of(record.segment)].started += len(record.attempts)
 
     def _note(self, segment: Segment, slot: str, begin: float, end: float, memory: int) -> None:
-        if self._plan.executors[segment.policy.executor].kept and begin:
+        if self._can(segment.policy.executor).kept and begin:
             self._worked[segment.policy.executor].add(Worked(slot, begin, end, memory))
 
     def _idle(self) -> list[BillLine]:
         now = time.time()
-        known = [(name, self._plan.executors[name], worked) for name, worked in sorted(self._worked.items())]
+        known = [(name, self._can(name), worked) for name, worked in sorted(self._worked.items())]
         found = [idle_line(name, can.kind, worked, can.kept, now) for name, can, worked in known]
         return [line for line in found if line is not None]
 
     def _memory(self, segment: Segment, peak: int = 0) -> int:
-        can = self._plan.executors[segment.policy.executor]
+        can = self._can(segment.policy.executor)
         return memory_given(can, segment.policy.memory_start, peak)
 
     @property
@@ -181,7 +202,7 @@ class Spending:
         return _with_requests(Usage(actions=actions), made)
 
     def _line(self, segment: Segment, lost: _Sum) -> BillLine:
-        known, can = self._sums[segment.id], self._plan.executors[segment.policy.executor]
+        known, can = self._sums[segment.id], self._can(segment.policy.executor)
         charged = known.charged + lost.charged
         usage = Usage(
             max(known.started, known.committed),

@@ -76,6 +76,11 @@ class SegmentHistory:
             case Closed(name) if name == segment:
                 self.closed = True
 
+    @property
+    def running(self) -> int:
+        """Partitions whose attempt has begun and has no outcome. Their driver may be dead."""
+        return len(self._open)
+
     def _take_over(self, epoch: Epoch) -> None:
         for partition in self._open:
             self.crashes[partition] = self.crashes.get(partition, 0) + 1
@@ -118,18 +123,25 @@ def replay(records: Iterable[Record], segment: str) -> SegmentHistory:
     return history
 
 
-def replay_all(records: Iterable[Record]) -> dict[str, SegmentHistory]:
+class ChainHistory(dict[str, SegmentHistory]):
     """The history of each segment in the chain. An epoch concerns every segment that the chain had until then."""
-    found: dict[str, SegmentHistory] = {}
-    resumption = 0
-    for record in records:
-        if isinstance(record, Epoch):
-            resumption = max(resumption, record.resumption)
-            for name, history in found.items():
-                history.apply(record, name)
-        elif not isinstance(record, Iterated):
-            found.setdefault(record.segment, SegmentHistory(resumption=resumption)).apply(record, record.segment)
-    return found
+
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        super().__init__()
+        self._resumption = 0
+        self.add(records)
+
+    def add(self, records: Iterable[Record]) -> None:
+        for record in records:
+            if isinstance(record, Epoch):
+                self._resumption = max(self._resumption, record.resumption)
+                for name, history in self.items():
+                    history.apply(record, name)
+            elif not isinstance(record, Iterated):
+                self[record.segment].apply(record, record.segment)
+
+    def __missing__(self, segment: str) -> SegmentHistory:
+        return self.setdefault(segment, SegmentHistory(resumption=self._resumption))
 
 
 @dataclass

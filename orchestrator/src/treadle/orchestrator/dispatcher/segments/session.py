@@ -28,7 +28,7 @@ from ..decisions.open_calls import BeginCall, ExpectCalls, FailCall, OpenCalls, 
 from ..driver_context.run_context import RunContext
 from ..ledger.group_commit import LedgerWriter
 from ..ledger.ledger import CANCELLED, Failed, Ledger
-from ..ledger.ledger_state import Account, SegmentHistory, replay_all
+from ..ledger.ledger_state import Account, ChainHistory, SegmentHistory
 from ..orders import NodeOrder, Progress
 from .execute_segment import Desk, prepare, writing
 from .failed_segment import BlocksLost, SegmentFailed, Stopped
@@ -54,7 +54,7 @@ async def run_session(run: RunContext, node: Segment, order: NodeOrder, desk: De
     prefix = run.files.segment(node.id)
     ledger = await asyncio.to_thread(Ledger, run.site.store, prefix, run.files.key, order.resumption)
     async with writing(ledger) as (writer, watch):
-        accounts = {name: Account(name, writer, history) for name, history in replay_all(ledger.records).items()}
+        accounts = {name: Account(name, writer, history) for name, history in ChainHistory(ledger.records).items()}
         summary = None
         while summary is None:
             session = _SessionRun(run, node, order, writer, watch, accounts)
