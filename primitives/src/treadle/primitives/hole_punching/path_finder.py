@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..coordinator.messages import Dial, Reach
 from ..errors import TreadleError
+from ..small_threads import start_thread
 from .establish import open_path
 from .machine import SCHEDULE, Schedule
 from .port_reuse import Endpoint
@@ -77,7 +78,7 @@ class Reacher:
             self._under_way.add(dial.member)
         name = f"treadle-path-{dial.member}"
         try:
-            threading.Thread(target=self._open, args=(dial, source), name=name, daemon=True).start()
+            start_thread(self._open, dial, source, name=name)
         except RuntimeError:  # too many threads
             self._end(dial.member, opened=False)
 

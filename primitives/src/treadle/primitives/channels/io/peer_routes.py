@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import select
-import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -11,6 +10,7 @@ from socket import socket
 from typing import TYPE_CHECKING
 
 from ...errors import TreadleError
+from ...small_threads import start_thread
 from ...wire import WireError, connect, incoming, welcome
 from ...wire.message_codec import decoder, encode_head
 from ...wire.unauthenticated import Strangers, allowance
@@ -167,9 +167,8 @@ class Roads:
             connection = incoming(sock, tls=identity)
         except WireError:
             return
-        thread = threading.Thread(target=self._accept, args=(connection, identity), name="treadle-accept", daemon=True)
         try:
-            thread.start()
+            start_thread(self._accept, connection, identity, name="treadle-accept")
         except RuntimeError:  # too many threads: the caller dials again, or uses the coordinator
             connection.close()
         else:
@@ -201,7 +200,7 @@ class Roads:
             self._relay_all(road)
             return
         road.dialling = True
-        threading.Thread(target=self._connect, args=(road, road.address), name="treadle-dial", daemon=True).start()
+        start_thread(self._connect, road, road.address, name="treadle-dial")
 
     def _connect(self, road: Road, address: str) -> None:
         try:

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ...errors import TreadleError
+from ...small_threads import start_thread
 
 T = TypeVar("T")
 _NAP = 0.005
@@ -60,8 +61,7 @@ class SocketLoop:
         """Poll for a while before sleeping."""
         self._error: BaseException | None = None
         self._over = False
-        self._keeper = threading.Thread(target=self._keep, name="treadle-channels", daemon=True)
-        self._keeper.start()
+        self._keeper = start_thread(self._keep, name="treadle-channels")
 
     # -- for handlers, with the lock held ----------
 
