@@ -89,11 +89,18 @@ class Place(NamedTuple):
     host: str
     one_host: bool = False
     """True: the members know that they share the host's memory."""
+    inbound: bool = True
+    """False: no member can be dialled."""
+
+    def meeting(self, way: str) -> Place:
+        """The place for members that meet over `tcp`, over `unix` sockets, or by hole `punching`."""
+        return self._replace(one_host=way == "unix", inbound=way != "punching")
 
     def start(self, size: int, function: Callable[..., Any], *arguments: Any, deadline: float = 30.0) -> list[Process]:
         """Start `size` processes, each of which calls `function(*arguments)` as a member of one new gang."""
         name = f"gang-{os.urandom(4).hex()}"
-        gangs = [Gang(self.address, RUN, name, rank, size, deadline, self.one_host) for rank in range(size)]
+        ways = (deadline, self.one_host, self.inbound)
+        gangs = [Gang(self.address, RUN, name, rank, size, *ways) for rank in range(size)]
         return [Process(self, gang, function, arguments) for gang in gangs]
 
     def run(self, size: int, function: Callable[..., Any], *arguments: Any, deadline: float = 30.0) -> list[Ended]:

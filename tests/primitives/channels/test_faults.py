@@ -24,10 +24,10 @@ from treadle.primitives.stores.store import Store
 SIZE = 4
 
 
-@pytest.fixture(scope="module", params=["tcp", "unix"])
+@pytest.fixture(scope="module", params=["tcp", "unix", "punching"])
 def here(request: pytest.FixtureRequest) -> Iterator[Place]:
     with place() as one:
-        yield one._replace(one_host=request.param == "unix")
+        yield one.meeting(request.param)
 
 
 @pytest.mark.parametrize("operation", ["broadcast", "reduce", "shuffle", "barrier"])

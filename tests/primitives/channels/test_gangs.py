@@ -16,10 +16,10 @@ from treadle.primitives.channels.values import distribute, fold
 from treadle.primitives.errors import DataError, UsageError
 
 
-@pytest.fixture(scope="module", params=["tcp", "unix"])
+@pytest.fixture(scope="module", params=["tcp", "unix", "punching"])
 def here(request: pytest.FixtureRequest) -> Iterator[Place]:
     with place() as one:
-        yield one._replace(one_host=request.param == "unix")
+        yield one.meeting(request.param)
 
 
 def values(ended: list[Ended]) -> list[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 import time
 from typing import Any
 
@@ -13,13 +14,17 @@ from treadle.primitives.blocks import Blocks
 from treadle.primitives.channels import Barrier, BroadcastChannel, Gang
 from treadle.primitives.channels.member import Member
 from treadle.primitives.stores.store import Store
+from treadle.primitives.wire import tls_identity
 
 SECONDS = 60.0
 ROUNDS = 20
 
 
 def main(address: str, rank: int, store: str) -> None:
-    member = Member(Gang(address, RUN, "gang", rank, 2, SECONDS), KEY, Blocks(Store.open(store), RUN))
+    with tempfile.TemporaryDirectory() as folder:
+        identity = tls_identity(folder).path.read_text("ascii")
+    gang = Gang(address, RUN, "gang", rank, 2, SECONDS, identity=identity)
+    member = Member(gang, KEY, Blocks(Store.open(store), RUN))
     with BroadcastChannel("news", member=member) as news:
         heard = [_tell(news, rank, "early")]
         end = time.monotonic() + SECONDS

@@ -4,6 +4,22 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+CHANNELS = "channels"
+"""The folder, below the run's, of the blocks of all its gangs."""
+
+
+class MeetingPlace(Struct, frozen=True):
+    """How the members of a gang reach their coordinator and each other."""
+
+    address: str
+    """See `Gang.address`."""
+    one_host: bool = False
+    """See `Gang.one_host`."""
+    inbound: bool = True
+    """See `Gang.inbound`."""
+    identity: str = ""
+    """See `Gang.identity`."""
+
 
 class Gang(Struct, frozen=True, array_like=True):
     """The data that one member needs to take part."""
@@ -22,8 +38,16 @@ class Gang(Struct, frozen=True, array_like=True):
     """All members share this host's memory and none will come from another host. They then use Unix sockets, if their
     coordinator is on loopback, and large values have no checksum.
     """
+    inbound: bool = True
+    """Members can be dialled. Otherwise two members dial each other at the same time, and the coordinator relays their
+    messages meanwhile.
+    """
+    identity: str = ""
+    """For connections between members off loopback: PEM of a private key and its certificate, which the members share.
+    Without it, members off loopback cannot be dialled.
+    """
 
 
 def folder_of(gang: str) -> str:
     """The folder, below the run's, of the blocks that a gang or one of its members puts; only the gang reads it."""
-    return f"channels/{gang}"
+    return f"{CHANNELS}/{gang}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -31,9 +30,9 @@ from ..coordinator.messages import (
     View,
 )
 from ..errors import TreadleError, UsageError
-from ..hole_punching import Reacher
+from ..hole_punching import ANY, Reacher
 from ..stores.shared_memory import SHARED_MEMORY, host_id
-from ..wire import Address, Identity, address_of, is_loopback, listen, parse
+from ..wire import Address, address_of, identity_of, is_loopback, listen, parse
 from .barriers import MemberBarriers
 from .errors import DeadlinePassed, MemberLost
 from .gang import Gang, folder_of
@@ -82,13 +81,18 @@ class Member:
         self._left = ""
         """The latest channel that was left; the coordinator may not have processed Leave yet."""
         self._loop = SocketLoop()
-        self._uplink = CoordinatorClient(self._loop, gang.address, gang.run, key, self._introduction, self._on_message)
+        self._plain = is_loopback(parse(gang.address).host)
+        """Connections are not encrypted."""
+        self._identity = identity_of(gang.identity) if gang.identity and not self._plain else None
+        source = None if self._plain and gang.inbound else ANY
+        self._uplink = CoordinatorClient(
+            self._loop, gang.address, gang.run, key, self._introduction, self._on_message, source
+        )
         self._barriers = MemberBarriers(self._loop, gang, blocks, self._uplink.send)
         self._roads = Roads(self._loop, self.name, gang.run, key, self._relay, self._on_letter, self._reach)
         self._reacher: Reacher | None = None
         self._key = key
         self._listener: socket.socket | None = None
-        self._identity: Identity | None = None
         self.address = ""
         self.leaves_by = float("inf")
         """Time of `time.monotonic()` at which the member ends, even if other members still wait."""
@@ -108,16 +112,9 @@ class Member:
 
     def _begin_listening(self, local: str) -> None:
         """Off loopback an identity is needed; without one this member only dials."""
-        plain = is_loopback(parse(self.gang.address).host)
-        if not plain:
-            from ..wire import tls_identity
-
-            try:
-                with tempfile.TemporaryDirectory() as folder:
-                    self._identity = tls_identity(folder)
-                    self._identity.context()
-            except UsageError:
-                return
+        plain = self._plain
+        if not (self.gang.inbound and (plain or self._identity)):
+            return
         here = "unix:" if plain and self.gang.one_host else str(Address("tcp" if plain else "tls", local, 0))
         self._listener = listen(here)
         self._listener.setblocking(False)
@@ -125,7 +122,7 @@ class Member:
         self._loop.do(self._accept_from_now)
 
     def _reach(self, member: str) -> None:
-        """Search for a path; not on loopback, where every member can be dialled."""
+        """Search for a path; not where every member can be dialled."""
         if (reacher := self._reaching()) is not None:
             reacher.want(member)
 
@@ -135,7 +132,8 @@ class Member:
             reacher.dial(dial, source)
 
     def _reaching(self) -> Reacher | None:
-        if self._reacher is None and self._identity is not None:
+        possible = self._identity is not None or (self._plain and not self.gang.inbound)
+        if self._reacher is None and possible:
             self._reacher = Reacher(
                 self.name,
                 self.gang.run,

@@ -18,9 +18,9 @@ from .framing import Decoder, encode
 from .handshake import Handshake, KeyOf
 
 if TYPE_CHECKING:
-    from .tls import Identity, tls_identity
+    from .tls import Identity, identity_of, tls_identity
 
-__getattr__ = late(__name__, {"Identity": ".tls", "tls_identity": ".tls"})
+__getattr__ = late(__name__, dict.fromkeys(("Identity", "identity_of", "tls_identity"), ".tls"))
 
 __all__ = [
     "Address",
@@ -38,6 +38,7 @@ __all__ = [
     "connect",
     "dialled",
     "encode",
+    "identity_of",
     "incoming",
     "is_loopback",
     "listen",

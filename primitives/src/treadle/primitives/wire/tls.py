@@ -46,6 +46,19 @@ def tls_identity(folder: str | os.PathLike[str]) -> Identity:
     return Identity(path, hashlib.sha256(_certificate_der(path)).digest())
 
 
+def identity_of(pem: str) -> Identity:
+    """Return the identity of a private key and its certificate, given as PEM. Its path is valid until this returns.
+
+    OpenSSL can only read a file, so the PEM goes into a memfd, which has no name that other code could open.
+    """
+    with open(os.memfd_create("tls"), "w", encoding="ascii") as file:
+        file.write(pem)
+        file.flush()
+        found = Identity(Path(f"/proc/self/fd/{file.fileno()}"), hashlib.sha256(_der(pem)).digest())
+        found.context()  # the context keeps the content of the file
+    return found
+
+
 @functools.lru_cache(8)
 def _server_context(identity: Identity) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -110,8 +123,11 @@ class Encrypted:
 
 
 def _certificate_der(path: Path) -> bytes:
-    text = path.read_text("ascii")
-    return ssl.PEM_cert_to_DER_cert(text[text.index("-----BEGIN CERTIFICATE-----") :])
+    return _der(path.read_text("ascii"))
+
+
+def _der(pem: str) -> bytes:
+    return ssl.PEM_cert_to_DER_cert(pem[pem.index("-----BEGIN CERTIFICATE-----") :])
 
 
 def _new_pem() -> bytes:

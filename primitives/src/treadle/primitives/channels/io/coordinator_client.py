@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import select
-import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from ...coordinator.messages import Alive, FromMember, ToMember
 from ...errors import TreadleError
-from ...hole_punching.port_reuse import ANY
-from ...wire import WireError, connect, is_loopback, parse
+from ...small_threads import start_thread
+from ...wire import WireError, connect
 from ...wire.message_codec import decoder, encode_head
 from .buffered_connection import Link
 
@@ -39,10 +38,11 @@ class CoordinatorClient:
         key: bytes,
         introduction: Callable[[], Iterable[FromMember]],
         receive: Callable[[ToMember], None],
+        source: tuple[str, int] | None = None,
     ) -> None:
-        """`introduction` returns the first messages of a new connection, Hello first."""
+        """`introduction` returns the first messages of a new connection, Hello first. `source`: as for `connect`."""
         self._loop, self.address, self._run, self._key = loop, address, run, key
-        self._source = None if is_loopback(parse(address).host) else ANY
+        self._source = source
         self._introduction, self._receive = introduction, receive
         self._link: Link | None = None
         self._heard = time.monotonic()
@@ -58,7 +58,7 @@ class CoordinatorClient:
 
     @property
     def source(self) -> tuple[str, int] | None:
-        """The local address of the connection, whose port can be shared off loopback; None without a connection."""
+        """The local address of the connection, which paths share (`hole_punching`); None without a connection."""
         return self._link.source if self._link is not None else None
 
     def open(self, deadline: float) -> str:
@@ -135,7 +135,7 @@ class CoordinatorClient:
         link.close()
         self._link, self.trouble = None, why
         if not self._closed:
-            threading.Thread(target=self._reconnect, name="treadle-uplink", daemon=True).start()
+            start_thread(self._reconnect, name="treadle-uplink")
 
     def _reconnect(self) -> None:
         pause = _PAUSE

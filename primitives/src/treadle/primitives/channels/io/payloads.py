@@ -11,8 +11,10 @@ from typing import Any, Literal, NamedTuple
 from ...blocks import Blocks
 from ...encoding.codec import decode, encode
 from ...encoding.references import BlockRef, Kind, Slice
+from ...errors import MissingError
 from ...stores.atomic_files import Buffer
 from ...stores.store_errors import border
+from ..errors import MemberLost
 from ..messages import Payload
 from .shared_memory import Segments, SharedMemorySegment
 
@@ -103,7 +105,7 @@ class ValueCodec:
 
     def decode(self, payload: Payload) -> Any:
         """Return the value that `encode` received; arrays and tables are read-only views. Raises the errors of
-        `Blocks.get`.
+        `Blocks.get`, and MemberLost when the value is gone with its sender.
         """
         if payload.kind == "bytes":
             return payload.data
@@ -121,7 +123,20 @@ class ValueCodec:
         if payload.slice is None:
             return decode(payload.data)
         found = self._read(payload.slice)
-        return self._blocks.get(payload.slice, shared=True) if found is None else decode(found)
+        return self._pulled(payload.slice) if found is None else decode(found)
+
+    def _pulled(self, slice: Slice) -> Any:
+        """The value of a member on another host, or in the store. Raises MemberLost when it is gone with its member.
+
+        A large value is pulled into a file of this host, which is removed at once: it is read once.
+        """
+        try:
+            value = self._blocks.get(slice, shared=self._one_host)
+        except MissingError as error:
+            raise MemberLost("the gang", [slice.name]) from error
+        if self._blocks.host is not None and not self._one_host:
+            self._blocks.host.path(self._blocks.on_host(slice.name)).unlink(missing_ok=True)
+        return value
 
     def _read(self, slice: Slice) -> Buffer | None:
         """Return the bytes if another member of this host wrote them to shared memory; otherwise None."""
