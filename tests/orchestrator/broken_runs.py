@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from treadle.client.testing import Engine, EngineFailure, EngineResult
 from treadle.client.testing.faults import Damage
 from treadle.client.testing.harness import Harness
 from treadle.client.testing.strategies import Case
-from treadle.executors.interface import Executor, Slot
+from treadle.executors.interface import Executor, GangExecutor, Slot
 from treadle.executors.program import Outcome, Report, Task
+from treadle.primitives.channels.gang import MeetingPlace
 from treadle.primitives.stores.store import Store
 
 _numbers = itertools.count()
@@ -41,6 +43,10 @@ class Counted:
 
     async def stop(self) -> None:
         await self._inner.stop()
+
+    def gang_place(self, run: str) -> AbstractAsyncContextManager[MeetingPlace]:
+        assert isinstance(self._inner, GangExecutor)
+        return self._inner.gang_place(run)
 
 
 class _CountedSlot:

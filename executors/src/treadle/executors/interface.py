@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
+
+from treadle.primitives.channels.gang import MeetingPlace
 
 from .program import Report, Task
 
@@ -28,7 +31,7 @@ class Capabilities(Struct, frozen=True):
     time_limit: float = 0.0
     """Maximum seconds of an attempt; 0: no limit."""
     gangs: bool = False
-    """Workers can hold connections to the driver and to each other."""
+    """Workers can hold connections to the driver and to each other. The executor is a `GangExecutor`."""
     files: bool = True
     """Workers read and write the files of the driver's machine."""
     temporary: int = 0
@@ -98,4 +101,17 @@ class Executor(Protocol):
 
     async def stop(self) -> None:
         """End every worker; running attempts are killed."""
+        ...
+
+
+@runtime_checkable
+class GangExecutor(Protocol):
+    """The additional part of an executor whose slots run gangs.
+
+    A task with `gang` is one member. Its slot starts it only if the tasks of all members start, or reports it as failed
+    within a bounded time.
+    """
+
+    def gang_place(self, run: str) -> AbstractAsyncContextManager[MeetingPlace]:
+        """How the members of the run's gangs meet, as long as the context is open. Raises WireError, UsageError."""
         ...

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 
+from treadle.primitives.channels.gang import MeetingPlace
 from treadle.primitives.errors import InternalError, UsageError
 
 from .. import memory_limit
@@ -18,6 +20,7 @@ from ..worker.environment import worker_environment
 from ..worker.messages import RunTask, Setup
 from .attempt import LocalAttempt
 from .child_process import starting
+from .gang_coordinator import GangCoordinator
 from .orphan_guard import Guard
 from .worker_process import WorkerProcess
 
@@ -59,6 +62,7 @@ class LocalExecutor:
         shares = host_root is not None
         self.capabilities = Capabilities("local", count, shares_host=shares, memory_limit=bound, gangs=True)
         self._slots = [LocalSlot(f"local-{i}", worker, bound, key, secrets) for i in range(count)]
+        self._gangs = GangCoordinator(key)
 
     @property
     def slots(self) -> Sequence[LocalSlot]:
@@ -67,6 +71,12 @@ class LocalExecutor:
     async def start(self) -> None:
         """Start all workers that are not running, concurrently. Raises InternalError when a worker fails to start."""
         await asyncio.gather(*(slot.start() for slot in self._slots))
+
+    @asynccontextmanager
+    async def gang_place(self, run: str) -> AsyncIterator[MeetingPlace]:  # noqa: ARG002
+        """See `GangExecutor`."""
+        async with self._gangs.coordinator() as address:
+            yield MeetingPlace(address, one_host=self.capabilities.shares_host)
 
     async def stop(self) -> None:
         """Kill every worker and its descendants; return when they are gone. Running attempts are reported as lost."""

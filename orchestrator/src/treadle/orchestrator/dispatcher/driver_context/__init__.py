@@ -1,1 +1,1 @@
-"""The state of a driver process: its open runs, the slots that they share, the coordinator of its gangs."""
+"""The state of a driver process: its open runs and the slots that they share."""

@@ -1,18 +1,12 @@
-"""A driver process's view of a run: its sealed files, its plan, the manifests read so far, and the slots.
-
-This driver's coordinator, through which the members of gangs connect. It runs while a gang runs.
-"""
+"""A driver process's view of a run: its sealed files, its plan, the manifests read so far, and the slots."""
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
-from contextlib import asynccontextmanager
-from functools import partial
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from treadle.executors.operations.apply import check_single, check_size
 from treadle.executors.program import Failure, Job, Outcome
@@ -31,48 +25,6 @@ from ..blocks.block_gc import Reclaimer
 from ..blocks.host_blocks import Hosts
 from ..tasks.dataset_scope import Scope, loop_chains
 from .slot_pool import Pools
-
-if TYPE_CHECKING:
-    from treadle.primitives.coordinator.server import CoordinatorServer
-
-
-class GangCoordinator:
-    """One coordinator for all gangs of a process, in its event loop, on loopback: gangs run in slots of one host."""
-
-    def __init__(self, key_of: Callable[[str], bytes]) -> None:
-        """`key_of` returns the key of a run by its id."""
-        self._key_of = key_of
-        self._server: CoordinatorServer | None = None
-        self._guests = 0
-        self._turn = asyncio.Lock()
-
-    @asynccontextmanager
-    async def coordinator(self) -> AsyncIterator[str]:
-        """Yields the coordinator's address. It stops listening after the last gang. Raises WireError when it cannot
-        listen."""
-        async with self._turn:
-            self._server = self._server or await self._start()
-            address = self._server.address
-            self._guests += 1
-        try:
-            yield address
-        finally:
-            await asyncio.shield(self._leave())
-
-    async def _start(self) -> CoordinatorServer:
-        from treadle.primitives.coordinator.server import CoordinatorServer
-
-        server = CoordinatorServer(self._key_of)
-        await server.start()
-        return server
-
-    async def _leave(self) -> None:
-        async with self._turn:
-            self._guests -= 1
-            if self._server is not None and not self._guests:
-                server, self._server = self._server, None
-                await server.stop()
-
 
 RUNS = 100
 """Runs kept in memory."""
@@ -104,7 +56,6 @@ class DriverContext:
         self.store, self.key, self.host_root, self.pools = store, key, host_root, pools
         self.host = HostFolder(host_root) if host_root else None
         self.one_host, self.hosts = one_host, hosts
-        self.gangs = GangCoordinator(partial(sealing.run_key, key))
         self._runs: OrderedDict[str, RunContext] = OrderedDict()
         self._turn = threading.Lock()
 

@@ -9,8 +9,9 @@ import time
 
 import msgspec
 
+from treadle.executors.interface import GangExecutor
 from treadle.executors.program import Failure, Outcome, Task
-from treadle.primitives.channels.gang import Gang, folder_of
+from treadle.primitives.channels.gang import Gang, MeetingPlace, folder_of
 from treadle.primitives.errors import TreadleError, UsageError
 from treadle.primitives.stores.shared_memory import HostFolder
 
@@ -23,13 +24,15 @@ from .segment import SegmentRun
 _log = logging.getLogger(__name__)
 CHANNEL_SECONDS = 60.0
 """The time limit of a channel operation when the stage has no `timeout`."""
+NOWHERE = "Run the stage on an executor whose `gangs` capability holds: local, or functions with `members`."
 
 
 class GangRun(SegmentRun):
     """Commits all partitions in one object of the ledger. If a part of them is lost, all of them run again."""
 
     _core: GangDispatch
-    _address = _gang = ""
+    _gang = ""
+    _place: MeetingPlace
     _folders: tuple[str, ...] = ()
     """The folders of the gangs so far."""
     _ending: asyncio.TimerHandle | None = None
@@ -70,13 +73,15 @@ class GangRun(SegmentRun):
     async def _drive(self) -> None:
         if self._run.site.host is not None:
             self._folders = await asyncio.to_thread(self._left, self._run.site.host)
-        async with self._run.site.gangs.coordinator() as self._address:
+        executor = self._pool.executor
+        if not isinstance(executor, GangExecutor):
+            raise UsageError(f"{self.name}: slots of {executor.capabilities.name} run no gangs", NOWHERE)
+        async with executor.gang_place(self._run.id) as self._place:
             try:
                 await super()._drive()
             finally:
                 self._let_be()
-                if self._run.site.host is not None:
-                    await asyncio.to_thread(self._remove_rests, self._run.site.host)
+                await asyncio.to_thread(self._remove_rests)
 
     # -- called by the pool
 
@@ -101,13 +106,17 @@ class GangRun(SegmentRun):
             return ()
         return tuple(f"{parent}/{one}" for one in found if one.startswith(f"{name}#"))
 
-    def _remove_rests(self, host: HostFolder) -> None:
-        """Remove the channels that killed members have left in shared memory. Blocking."""
+    def _remove_rests(self) -> None:
+        """Remove the blocks that channels have left in the store, and killed members in shared memory. Blocking."""
+        host, store = self._run.site.host, self._run.site.store
         try:
             for folder in self._folders:
-                host.delete_folder(self._run.blocks.on_host(folder))
+                if host is not None:
+                    host.delete_folder(self._run.blocks.on_host(folder))
+                if not self._place.one_host:
+                    store.delete_prefix(f"{self._run.files.prefix}/blocks/{folder}/")
         except (TreadleError, OSError) as error:
-            _log.warning("what channels have left in shared memory goes with its run: %s", error)
+            _log.warning("what channels have left of their blocks goes with its run: %s", error)
 
     def _started(self, assignment: Assignment) -> None:
         """Record the start of all members with the first one, so that a dead driver never leaves a part of a gang."""
@@ -120,9 +129,10 @@ class GangRun(SegmentRun):
         if attempt.partition == 0:
             self._gang = f"{self.name}#{attempt.number}.{secrets.token_hex(4)}"
             self._folders += (folder_of(self._gang),)
+        place, rank, size = self._place, attempt.partition, self._core.size
         deadline = self._segment.policy.timeout or CHANNEL_SECONDS
-        near = self._pool.executor.capabilities.shares_host
-        gang = Gang(self._address, self._run.id, self._gang, attempt.partition, self._core.size, deadline, near)
+        ways = (place.one_host, place.inbound, place.identity)
+        gang = Gang(place.address, self._run.id, self._gang, rank, size, deadline, *ways)
         return msgspec.structs.replace(super()._task(assignment), gang=gang)
 
     def _outcome(self, slot: str, outcome: Outcome) -> None:
