@@ -76,13 +76,13 @@ class OpenWhiskPlace:
     """See `executors.members_rig.Provider`."""
 
     def __init__(self, emulator: OpenWhiskEmulator) -> None:
-        self._emulator = emulator
+        self.emulator = emulator
 
     def deploy(self, key_file: str, *, timeout: float) -> None:
-        deploy(self._emulator, key_file, seconds=timeout)
+        deploy(self.emulator, key_file, seconds=timeout)
 
     def invoker(self, *, seconds: float) -> OpenWhiskInvoker:
-        client = OpenWhiskClient(self._emulator.endpoint, self._emulator.key, connections=16)
+        client = OpenWhiskClient(self.emulator.endpoint, self.emulator.key, connections=16)
         return OpenWhiskInvoker(client, sizes=SIZES, seconds=seconds)
 
 

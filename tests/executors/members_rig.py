@@ -85,11 +85,18 @@ class Rig:
     """Runs one after the other, on functions and on local slots."""
 
     def __init__(
-        self, place: Provider, folder: Path, *, seconds: float = 60.0, slots: int = 2, meeting: Meeting = MEETING
+        self,
+        place: Provider,
+        folder: Path,
+        *,
+        seconds: float = 60.0,
+        slots: int = 2,
+        meeting: Meeting = MEETING,
+        functions: str = FUNCTIONS,
     ) -> None:
-        """`seconds`: the provider's time limit of a call."""
+        """`seconds`: the time limit of a call. `functions`: the text of `MODULE`."""
         (folder / "project").mkdir()
-        (folder / "project" / f"{MODULE}.py").write_text(FUNCTIONS)
+        (folder / "project" / f"{MODULE}.py").write_text(functions)
         self.folder, self.place = folder, place
         key_file = str(folder / "key")
         self.key = sealing.load_or_create_key(key_file)
@@ -99,7 +106,7 @@ class Rig:
         self.see: Callable[[str, Outcome], None] = lambda segment, outcome: None
         self.counted = Counted(self.members, lambda segment, outcome: self.see(segment, outcome))
         local = LocalExecutor(
-            run_key=lambda run: sealing.run_key(self.key, run), slots=2, memory=1 << 30, host_root=str(folder / "host")
+            run_key=lambda run: sealing.run_key(self.key, run), slots=3, memory=1 << 30, host_root=str(folder / "host")
         )
         executors: dict[str, Executor] = {"local": local, "functions": calls, f"functions{MEMBERS}": self.counted}
         self.engine = Engine(Store.open(f"file://{folder}/store"), executors, self.key, folder / "host")

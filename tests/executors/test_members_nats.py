@@ -10,8 +10,9 @@ from pathlib import Path
 
 import namespaces
 import pytest
+from executors import test_members_gangs as gangs
 from executors.elsewhere import Elsewhere
-from executors.members_rig import MODULE, Rig, workflow
+from executors.members_rig import FUNCTIONS, MODULE, Rig, workflow
 from namespaces import Host, Nat, Nats, cut, two_nats
 
 from treadle.dsl.model import Spec
@@ -43,11 +44,20 @@ def nats(request: pytest.FixtureRequest) -> Iterator[Nats]:
 
 
 @pytest.fixture
-async def rig(nats: Nats, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rig]:
+async def rig(
+    nats: Nats, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> AsyncIterator[Rig]:
+    """With `open` as parameter, the functions run on the driver's host, and accept connections."""
     pytest.importorskip("cryptography", reason="TLS identities are made with the extra `tls`")
     (tmp_path / "sandboxes").mkdir()
-    place = Elsewhere([nats.left, nats.right], tmp_path / "sandboxes")
-    made = Rig(place, tmp_path, meeting=Meeting(f"tls://{nats.public.address}:0", inbound=False))
+    accepting = getattr(request, "param", "") == "open"
+    place = Elsewhere([nats.public] if accepting else [nats.left, nats.right], tmp_path / "sandboxes")
+    made = Rig(
+        place,
+        tmp_path,
+        meeting=Meeting(f"tls://{nats.public.address}:0", inbound=accepting),
+        functions=FUNCTIONS + gangs.FUNCTIONS,
+    )
     monkeypatch.syspath_prepend(tmp_path / "project")
     monkeypatch.delitem(sys.modules, MODULE, raising=False)
     with nats.public.entered():
@@ -125,3 +135,23 @@ async def test_members_that_cannot_be_connected_exchange_through_coordinator_and
     assert read["path"] == read["peer"] == read["store"] == 0
     assert direct(nats) == 0
     assert [info.name for info in rig.engine.site.store.list("runs/apart/blocks")] == []
+
+
+@pytest.mark.parametrize(
+    "nats", [(Nat(), Nat()), (Nat("random"), Nat("random"))], indirect=True, ids=["kept", "random"]
+)
+@pytest.mark.parametrize("size", [10, 40_000], ids=["small values", "values as blocks"])
+async def test_gang_behind_nats_leaves_the_same_as_on_local_processes(rig: Rig, size: int) -> None:
+    """Small values go through the coordinator, large ones through the store, until and unless there is a path."""
+    spec = gangs.workflow(size, members=2)
+    found = await rig.run(spec, "gang")
+    assert found.datasets == (await rig.local(spec)).datasets
+    assert gangs.failures(rig, "gang") == []
+
+
+@pytest.mark.parametrize("rig", ["open"], indirect=True)
+async def test_gang_whose_members_accept_connections_meets_over_tls(rig: Rig, nats: Nats) -> None:
+    spec = gangs.workflow(40_000, members=2)
+    found = await rig.run(spec, "gang")
+    assert found.datasets == (await rig.local(spec)).datasets
+    assert rig.read("gang", "train")["store"] == 0, "every member was dialled"

@@ -10,6 +10,8 @@ import msgspec
 import pytest
 from orchestrator.planner.test_planner import LOCAL, SITE, SOURCE, mapped, plan, segments
 
+from treadle.executors.interface import Capabilities
+from treadle.orchestrator.plan.plan import Segment
 from treadle.orchestrator.planner import RunLocation
 from treadle.primitives.errors import UsageError
 
@@ -50,3 +52,43 @@ def test_gang_that_cannot_start_is_refused(tmp_path: Path) -> None:
     assert "`gang: 4` needs 4 slots at once, and maxConcurrency is 3" in refusal(limited)
     alone = RunLocation({"local": msgspec.structs.replace(LOCAL, gangs=False)}, 2**30, "file:///store")
     assert "workers of this executor cannot connect to each other" in refusal(mapped(SOURCE, gang=4), alone)
+
+
+CALLS = msgspec.structs.replace(LOCAL, name="lambda", slots=4, shares_host=False, gangs=False, sizes=(2**30,))
+MEMBERS = msgspec.structs.replace(CALLS, gangs=True, time_limit=860.0)
+
+
+def on_functions(stage: Mapping[str, Any], members: Capabilities | None) -> Segment:
+    there = {"local": LOCAL, "fns": CALLS} | ({"fns/members": members} if members else {})
+    return segments(plan({"a": stage}, site=RunLocation(there, 2**30, "s3://bucket", default="fns")))["a"]
+
+
+def test_gang_on_functions_runs_in_resident_ones() -> None:
+    found = on_functions(mapped(SOURCE, gang=4), MEMBERS)
+    assert (found.policy.executor, found.put) == ("fns/members", "store")
+    assert found.reasons[0] == (
+        "a gang: its 4 partitions run together, each in a function of its own, or none, if not all have started after "
+        "1m"
+    )
+    assert "functions stay: a gang's members exchange values while they run" in found.reasons
+
+
+@pytest.mark.parametrize(
+    ("size", "members", "more", "why"),
+    [
+        (4, None, {}, "a: functions of fns have no coordinator to join, and a gang meets at one"),
+        (8, MEMBERS, {}, "a: `gang: 8` needs 8 functions at once, and `concurrency` of fns is 4"),
+        (
+            4,
+            MEMBERS,
+            {"timeout": "870s"},
+            "a: a gang on fns runs in functions that stay; each works for 860s, and `timeout` is 870s",
+        ),
+    ],
+)
+def test_gang_that_cannot_start_on_functions_is_refused(
+    size: int, members: Capabilities | None, more: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        on_functions(mapped({"range": 8, "partitions": size}, gang=size, **more), members)
+    assert refused.value.message == why

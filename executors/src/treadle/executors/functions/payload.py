@@ -78,7 +78,7 @@ class Blockset(Struct, frozen=True, array_like=True):
 
 
 class Adopt(Struct, frozen=True, tag="adopt"):
-    """Pull these blocks from a leaving member, and serve them in its place."""
+    """Pull these blocks from a leaving member, and serve them in its place. Without blocks: only answer, once ready."""
 
     sets: tuple[Blockset, ...]
 

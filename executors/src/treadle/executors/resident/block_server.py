@@ -7,19 +7,18 @@ If the member cannot be dialled, the server is only for its own worker, which fi
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import os
-import ssl
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from treadle.primitives.channels.gang import CHANNELS
 from treadle.primitives.errors import CorruptError, MissingError, StoreError
 from treadle.primitives.peers import HostDirectory, PeerClient, PeerServer, announce
 from treadle.primitives.peers.gateway import Gateway, Membership
+from treadle.primitives.run_paths import run_folder
 from treadle.primitives.stores.shared_memory import HostFolder
 from treadle.primitives.stores.store import Store
-from treadle.primitives.wire import Address, Identity, NotAuthentic, WireError, is_loopback
+from treadle.primitives.wire import Address, Identity, NotAuthentic, WireError, identity_of, is_loopback
 
 from ..functions.payload import Blockset
 
@@ -42,7 +41,7 @@ class Shelf:
         self.host_id = self._folder.host_id
         self._run_key = run_key
         self._announced: set[tuple[str, str]] = set()
-        tls = _kept(identity) if identity else None
+        tls = identity_of(identity) if identity else None
         self.gateway = Gateway(self._folder, run_key, membership._replace(tls=tls))
         try:
             self._server = self._serve(local_host or "127.0.0.1", tls)
@@ -68,6 +67,11 @@ class Shelf:
             announce(store, run, self._run_key(run), key[1], *about)
             self._announced.add(key)
 
+    def drop_channels(self) -> None:
+        """Remove the blocks of the channels of earlier gangs. Raises StoreError."""
+        for run in self._folder.runs():
+            self._folder.delete_folder(f"{run_folder(run)}/{CHANNELS}")
+
     def adopt(self, blocks: Blockset) -> None:
         """Pull these blocks as far as possible, and serve them from now on. Blocks that cannot be pulled are recomputed
         elsewhere."""
@@ -92,15 +96,3 @@ class Shelf:
         """Stop serving, and end requests that wait for other members."""
         self.gateway.close()
         self._server.close()
-
-
-def _kept(identity: str) -> Identity:
-    """The identity for the server, with the digest of its certificate. OpenSSL can only read a file, so the PEM goes
-    into a memfd, which has no name that user code could open."""
-    certificate = ssl.PEM_cert_to_DER_cert(identity[identity.index("-----BEGIN CERTIFICATE-----") :])
-    with open(os.memfd_create("tls"), "w", encoding="ascii") as file:
-        file.write(identity)
-        file.flush()
-        kept = Identity(Path(f"/proc/self/fd/{file.fileno()}"), hashlib.sha256(certificate).digest())
-        kept.context()  # the context keeps the content of the file
-    return kept

@@ -1,4 +1,5 @@
-"""The driver's coordinator of members: one task at a time for each, and its result or its loss."""
+"""The driver's coordinator of members: one task at a time for each, and its result or its loss. The members of gangs
+that run in resident functions meet there too."""
 
 from __future__ import annotations
 
@@ -6,6 +7,9 @@ import asyncio
 import contextlib
 import itertools
 import secrets
+import tempfile
+from collections import Counter
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from treadle.primitives import sealing
+from treadle.primitives.channels.gang import Gang, MeetingPlace
 from treadle.primitives.errors import UsageError
 from treadle.primitives.wire import is_loopback, parse
 
@@ -67,6 +72,10 @@ class Hub:
         self._starting = asyncio.Lock()
         self._asked: dict[str, asyncio.Future[bytes]] = {}
         self._numbers = itertools.count()
+        self._gangs: Counter[str] = Counter()
+        """Run -> number of its gangs under way, whose members may connect."""
+        self._gathering: dict[str, asyncio.Barrier] = {}
+        """Gangs whose functions are not all ready."""
 
     @property
     def address(self) -> str:
@@ -76,12 +85,12 @@ class Hub:
 
     def identity(self) -> str:
         """The members' identity for one another: PEM of a key and its certificate; empty if no encryption is needed."""
-        target = parse(self.meeting.coordinator)
-        if not self.meeting.direct or (target.scheme == "tcp" and is_loopback(target.host)):
-            return ""
-        from treadle.primitives.wire import tls_identity
+        return _pem(self._folder / "members") if self.meeting.direct and self._encrypts else ""
 
-        return tls_identity(self._folder / "members").path.read_text("ascii")
+    @property
+    def _encrypts(self) -> bool:
+        target = parse(self.meeting.coordinator)
+        return target.scheme != "tcp" or not is_loopback(target.host)
 
     async def start(self) -> None:
         """Listen. Idempotent. Raises UsageError, WireError."""
@@ -94,7 +103,7 @@ class Hub:
             listen = self.meeting.listen or self.meeting.coordinator
             tls = tls_identity(self._folder / "coordinator") if parse(listen).scheme == "tls" else None
             server = CoordinatorServer(
-                {self.session: self.key}.get, listen, tls=tls, on_result=self._delivered, on_returned=self._returned
+                self._key_of, listen, tls=tls, on_result=self._delivered, on_returned=self._returned
             )
             await server.start()
             self._server = server
@@ -133,6 +142,34 @@ class Hub:
         finally:
             del self._asked[task]
 
+    def _key_of(self, run: str) -> bytes | None:
+        if run == self.session:
+            return self.key
+        return self._run_key(run) if self._gangs[run] else None
+
+    # -- gangs
+
+    @contextlib.asynccontextmanager
+    async def gang_place(self, run: str) -> AsyncIterator[MeetingPlace]:
+        """See `GangExecutor`. The identity is used for these gangs only, because user code could read it."""
+        await self.start()
+        with tempfile.TemporaryDirectory() as folder:
+            identity = await asyncio.to_thread(_pem, Path(folder)) if self._encrypts else ""
+        self._gangs[run] += 1
+        try:
+            yield MeetingPlace(self.address, inbound=self.meeting.inbound, identity=identity)
+        finally:
+            self._gangs[run] -= 1
+
+    async def gathered(self, gang: Gang) -> None:
+        """A function is ready for one member of the gang. Return once there is one for each member."""
+        gathering = self._gathering.setdefault(gang.name, asyncio.Barrier(gang.size))
+        try:
+            await gathering.wait()
+        finally:
+            if not gathering.n_waiting:
+                self._gathering.pop(gang.name, None)
+
     def present(self, member: str) -> bool:
         """Whether the member has connected, and has neither left nor been lost."""
         return self._server is not None and self._server.present(self.session, member)
@@ -154,3 +191,9 @@ class Hub:
     def _returned(self, _: str, returned: Returned) -> None:
         with contextlib.suppress(KeyError, asyncio.InvalidStateError):
             self._asked[returned.task].set_exception(MemberGone(returned.lost))
+
+
+def _pem(folder: Path) -> str:
+    from treadle.primitives.wire import tls_identity
+
+    return tls_identity(folder).path.read_text("ascii")

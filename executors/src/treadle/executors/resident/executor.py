@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from treadle.primitives import sealing
 from treadle.primitives.asyncio_tasks import spawn
+from treadle.primitives.channels.gang import MeetingPlace
 from treadle.primitives.errors import UsageError
 
 from ..functions.attempt import CallCounts, Means
@@ -42,6 +44,7 @@ class MemberExecutor:
             time_limit=span.work,
             temporary=means.invoker.limits.temporary,
             sizes=means.invoker.limits.memory,
+            gangs=True,
             peers=meeting.direct,
             kept=meeting.idle,
         )
@@ -76,6 +79,10 @@ class MemberExecutor:
     async def start(self) -> None:
         """Listen for members, which are called when there are tasks. Raises UsageError, WireError."""
         await self._hub.start()
+
+    def gang_place(self, run: str) -> AbstractAsyncContextManager[MeetingPlace]:
+        """See `GangExecutor`."""
+        return self._hub.gang_place(run)
 
     async def stop(self) -> None:
         """Give up every running attempt and dismiss every member. Members that do not react end by themselves."""

@@ -140,8 +140,10 @@ class _Member:
                 return content
             case Order():
                 return await self._work(content, self._sandbox.run_key(content.task.job.run))
-            case Adopt() if self._shelf is not None:
-                for blocks in content.sets:
+            case Adopt(()):
+                return Response()
+            case Adopt(sets) if self._shelf is not None:
+                for blocks in sets:
                     await asyncio.to_thread(self._shelf.adopt, blocks)
                 return Response()
         return Response(problem="order")
@@ -152,6 +154,8 @@ class _Member:
             try:
                 store = await asyncio.to_thread(Store.open, task.job.store)
                 await asyncio.to_thread(self._shelf.announce, task.job.run, store)
+                if task.gang is not None:
+                    await asyncio.to_thread(self._shelf.drop_channels)
             except StoreError:
                 return Response(problem="order")
         began = time.monotonic()

@@ -26,6 +26,8 @@ SETTLED = 1.0
 is idle for milliseconds only."""
 LONE = 10.0
 """The same for a member whose blocks no other member can take over."""
+GATHERING = 60.0
+"""Seconds in which the functions of a gang must all start. Otherwise they leave, and the gang waits."""
 OVER = "its member's time was over"
 
 

@@ -38,6 +38,8 @@ class MemberCall:
         self.used = time.monotonic()
         """The end of its last task."""
         self._standing = SlotMember(self.used, size, fresh=True)
+        self._unmade = True
+        """The call waits to be made, for the first time or after a refusal."""
         self._lost = float("inf")
         """When the answer of its call was lost."""
         self._call = spawn(self._made(), name=self.name)
@@ -89,9 +91,9 @@ class MemberCall:
             await asyncio.gather(self._call, return_exceptions=True)
 
     async def _come(self) -> None:
-        """Wait until the member has connected, its call has ended, or it can no longer connect."""
+        """Wait until the member has connected, its call has ended, or it cannot connect."""
         until = self._comes_until
-        while not (self._call.done() or self._hub.present(self.name)):
+        while not (self._call.done() or self._unmade or self._hub.present(self.name)):
             if time.monotonic() > until:
                 return
             await asyncio.sleep(_POLL)
@@ -120,12 +122,14 @@ class MemberCall:
         means, limits = self._means, self._means.invoker.limits
         while True:
             made = await means.gate.wait()
+            self._unmade = False
             self._standing = self._standing._replace(born=time.monotonic())
             request = await asyncio.to_thread(self._request)
             means.crowding.over(self.name)
             try:
                 answer = await means.invoker.invoke(request, self._standing.size, limits.seconds)
             except Throttled as refused:
+                self._unmade = True
                 means.usage.throttled += 1
                 means.gate.throttled(made, str(refused), refused.retry_after)
                 if refused.at_once:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import secrets
 import time
 from collections.abc import Callable
 
 from treadle.primitives import sealing
 from treadle.primitives.asyncio_tasks import spawn
+from treadle.primitives.channels.gang import Gang
 from treadle.primitives.errors import CorruptError, FailureClass, MissingError, StoreError, TreadleError
 
 from ..functions.attempt import Means
@@ -18,6 +20,7 @@ from ..functions.failure_classification import failure_at_end, failure_of, refus
 from ..functions.in_flight import Underway
 from ..functions.payload import Adopt, Order, Response, encode_content, encode_request, take_reports
 from ..program import Failure, Report, Task
+from . import lifetime
 from .coordinator_host import Hub, MemberGone
 from .lifetime import HANDOVER, OVER, CallWindow, Holdings, Resting, choose, needs, rest
 from .long_call import MemberCall
@@ -129,8 +132,10 @@ class MemberSlot:
         folder = ObjectNames.of(task.job.run, task.program.segment, self.name).segment
         order = Order(task, f"{folder}/members/{secrets.token_hex(12)}", self._seconds(task), _MESSAGE)
         body = await asyncio.to_thread(encode_request, order, key, _MESSAGE)
-        for _ in range(_TRIES):
+        for _ in range(1 if task.gang else _TRIES):
             member = await self._ready(task)
+            if task.gang is not None and (failure := await self._gather(task, task.gang, member)):
+                return [failure]
             try:
                 response = await member.ask(body)
             except MemberGone as gone:
@@ -143,6 +148,26 @@ class MemberSlot:
                 self._note(member, task, found)
                 return found
         return [failure_of(task, FailureClass.WORKER_LOST, OVER)]
+
+    async def _gather(self, task: Task, gang: Gang, member: MemberCall) -> Failure | None:
+        """Wait until every member of the gang has a function. A gang that cannot have all of them soon has none: its
+        functions leave, so that two gangs never hold a part each of the calls that an account allows. Members with
+        blocks stay."""
+        gathered, limit = False, lifetime.GATHERING * random.uniform(0.5, 1.0)  # rivals do not give up together
+        try:
+            async with asyncio.timeout(limit):
+                await member.ask(encode_content(self._hub.session, Adopt(()), self._hub.key))
+                await self._hub.gathered(gang)
+            gathered = True
+        except TimeoutError:
+            how = f"the {gang.size} functions of its gang had not all started after {limit:.0f} s"
+            return failure_of(task, FailureClass.THROTTLED, how)
+        except MemberGone:
+            return failure_of(task, FailureClass.WORKER_LOST, "it left before its gang was complete")
+        finally:
+            if not gathered and not member.holds:
+                self._dismiss(member)
+        return None
 
     def _seconds(self, task: Task) -> float:
         """Maximum seconds of its member's time for the task."""

@@ -11,11 +11,14 @@ from msgspec.structs import replace
 
 from treadle.dsl.graph.requirements import stage_name
 from treadle.dsl.model import MapStage
-from treadle.dsl.units import parse_percentage
+from treadle.dsl.units import format_duration, parse_percentage
+from treadle.executors.interface import Capabilities
 from treadle.executors.program import Arg, Call, Cut, MapPartition, MapRecords, Value
+from treadle.executors.resident.lifetime import GATHERING
 from treadle.primitives.errors import UsageError
 
 from ..plan.plan import FilesFeed, NarrowFeed, Policy, Tolerance
+from . import residency
 from .lowering import Level
 from .pipeline import Pipeline
 from .sources import batched
@@ -26,27 +29,51 @@ def check_gang(site: RunLocation, name: str, size: int, flow: Pipeline) -> None:
     """Explain the gang of stage `name`. Raises UsageError when its number of partitions is known to differ from `size`,
     or when that many cannot run together here."""
     policy = flow.policy or Policy()
-    can = site.executors[policy.executor]
+    can = residency.gang_place(site, policy.executor)
     if flow.partitions and flow.partitions != size:
         count = f"{flow.partitions} partition{'s' * (flow.partitions != 1)}"
         raise UsageError(f"{name}: its input has {count}, and `gang: {size}` needs exactly {size}", _hint(flow, size))
     if not can.gangs:
+        text = "workers of this executor cannot connect to each other, and a gang is made of connections"
+        if can.sizes:
+            text = f"functions of {policy.executor} have no coordinator to join, and a gang meets at one"
         raise UsageError(
-            f"{name}: workers of this executor cannot connect to each other, and a gang is made of connections",
-            "Let a shuffle, broadcast or reduce move the data, or use the local executor.",
+            f"{name}: {text}",
+            "Give the table of Lambda or OpenWhisk `members` (docs/members.md), or use the local executor.",
         )
     if size > can.slots:
+        raise UsageError(*_too_few(name, size, can, policy.executor))
+    if 0 < can.time_limit < policy.timeout:
+        most = format_duration(can.time_limit)
         raise UsageError(
-            f"{name}: `gang: {size}` needs {size} slots at once, and there are {can.slots}",
-            f"Set `slots = {size}` in a profile (profiles.toml; the default is one for each processor), or start "
-            f"`treadle worker --max-tasks {size}`, or write a smaller gang.",
+            f"{name}: a gang on {policy.executor} runs in functions that stay; each works for {most}, and `timeout` is "
+            f"{format_duration(policy.timeout)}",
+            f"Give at most `timeout: {most}`, or use the local executor.",
         )
     if 0 < policy.max_concurrency < size:
         raise UsageError(
             f"{name}: `gang: {size}` needs {size} slots at once, and maxConcurrency is {policy.max_concurrency}",
             f"Give maxConcurrency {size} or more.",
         )
-    flow.reasons.append(f"a gang: its {size} partitions run together, each in a slot of its own, or not at all")
+    together = f"a gang: its {size} partitions run together, each in a"
+    if can.shares_host or not can.sizes:
+        flow.reasons.append(f"{together} slot of its own, or not at all")
+    else:
+        limit = format_duration(GATHERING)
+        flow.reasons.append(f"{together} function of its own, or none, if not all have started after {limit}")
+
+
+def _too_few(name: str, size: int, can: Capabilities, executor: str) -> tuple[str, str]:
+    if can.sizes:
+        return (
+            f"{name}: `gang: {size}` needs {size} functions at once, and `concurrency` of {executor} is {can.slots}",
+            f"Set `concurrency = {size}` in its table, if the account allows that many, or write a smaller gang.",
+        )
+    return (
+        f"{name}: `gang: {size}` needs {size} slots at once, and there are {can.slots}",
+        f"Set `slots = {size}` in a profile (profiles.toml; the default is one for each processor), or start "
+        f"`treadle worker --max-tasks {size}`, or write a smaller gang.",
+    )
 
 
 def _hint(flow: Pipeline, size: int) -> str:

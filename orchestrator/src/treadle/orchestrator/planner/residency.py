@@ -50,6 +50,12 @@ def choose(segment: Segment, readers: frozenset[str], held: Set[str], site: RunL
     return Choice(_staying(segment, name, why) if why else _calling(segment, obstacle, can))
 
 
+def gang_place(site: RunLocation, executor: str) -> Capabilities:
+    """The capabilities of the workers that would run a gang: functions do so as residents only."""
+    can = site.executors[executor]
+    return can if can.gangs else site.executors.get(executor + MEMBERS, can)
+
+
 def reader(segment: Segment, site: RunLocation) -> str:
     """The executor that reads for the segment: the resident functions, if the segment may run on them."""
     stay = segment.policy.executor + MEMBERS
@@ -83,6 +89,8 @@ def _why_not_directly(segment: Segment, name: str, readers: frozenset[str], can:
 
 
 def _why_staying(segment: Segment, held: Set[str], can: Capabilities) -> str:
+    if segment.policy.gang:
+        return "a gang's members exchange values while they run"
     if can.peers and not held.isdisjoint({*segment.data, *_states(segment)}):
         return "they read what others of them hold"
     if not segment.partitions or segment.partitions > can.slots:
