@@ -158,12 +158,12 @@ class ClientEnvironment:
 
         alive = embedded.running_server(self.home) is not None  # else the direct way starts the server
         address = answering_driver(self.home) if alive else ""
-        return DriverRuns(address, self.key, self._temporal) if address else None
+        return DriverRuns(address, self.key, lambda: self._temporal(start=False)) if address else None
 
-    async def _temporal(self) -> RunService:
+    async def _temporal(self, *, start: bool = True) -> RunService:
         from treadle.orchestrator.temporal.temporal_runs import TemporalRuns
 
-        return TemporalRuns(await self.connect())
+        return TemporalRuns(await self.connect(start=start))
 
     def with_runs(self, work: Callable[[Runs], Awaitable[T]]) -> T:
         """Call `work` with the runs of this environment."""
@@ -183,12 +183,12 @@ class ClientEnvironment:
         with self.attached():
             return asyncio.run(connected())
 
-    async def connect(self) -> Client:
-        """Connect to Temporal. On the embedded default the server is started if necessary. Raises Unreachable."""
+    async def connect(self, *, start: bool = True) -> Client:
+        """Connect to Temporal. On the embedded default, `start` starts the server if necessary. Raises Unreachable."""
         from treadle.orchestrator.temporal.connect import connect
 
         silence_core()
-        return await connect(self.profile, self.home)
+        return await connect(self.profile, self.home, start=start)
 
     @contextmanager
     def attached(self) -> Iterator[None]:

@@ -45,8 +45,14 @@ class DriverRuns:
                 if lost.sent and not request.repeatable:
                     text = "the driver has ended, and it is unknown whether it had done what it was asked"
                     raise Unreachable(text, "See: treadle list. If there is no such run, try again.") from lost
-            self._instead = await self._direct()
+            self._instead = await self._connected()
         return await self._instead.ask(request)
+
+    async def _connected(self) -> RunService:
+        try:
+            return await self._direct()
+        except Unreachable as error:
+            raise Unreachable("the driver has ended, and Temporal does not answer", error.hint) from error
 
     async def _asked(self, request: RunRequest[Any]) -> RunAnswer:
         with closing(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)) as sock:

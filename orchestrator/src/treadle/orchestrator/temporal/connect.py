@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from treadle.primitives import sealing
 from treadle.primitives.errors import UsageError
 
-from ..environment.connection_errors import unknown_namespace, unreachable
+from ..environment.connection_errors import Unreachable, unknown_namespace, unreachable
 from ..environment.home import Home
 from ..environment.profile import Profile, TemporalSettings, TlsSettings, sdk_profile
 
@@ -28,15 +28,18 @@ async def connect(
     home: Home,
     *,
     environ: Mapping[str, str] = os.environ,
+    start: bool = True,
 ) -> Client:
     """A client of the profile's Temporal with an existing namespace. Starts the embedded server when needed.
+
+    `start` False: raises Unreachable if the embedded server does not run, for example as `treadle dev down` ends it.
 
     The client encrypts its messages under the home's deployment key. Raises Unreachable, and UsageError for an unusable
     key. The SDK's connection failures are converted only here.
     """
     from ..protocol.encryption import data_converter
 
-    settings = await _connect_settings(profile, home, environ)
+    settings = await _connect_settings(profile, home, environ, start)
     converter = data_converter(sealing.load_or_create_key(home.key), home.former_keys())
     address = settings.setdefault("target_host", "localhost:7233")
     try:
@@ -65,11 +68,15 @@ async def _checked_client(settings: ClientConnectConfig, converter: DataConverte
     return client
 
 
-async def _connect_settings(profile: Profile, home: Home, environ: Mapping[str, str]) -> ClientConnectConfig:
+async def _connect_settings(
+    profile: Profile, home: Home, environ: Mapping[str, str], start: bool
+) -> ClientConnectConfig:
     if profile.temporal is None:
-        from ..embedded.server import NAMESPACE, ensure_server
+        from ..embedded.server import NAMESPACE, ensure_server, running_server
 
-        server = await asyncio.to_thread(ensure_server, home)
+        server = await asyncio.to_thread(ensure_server if start else running_server, home)
+        if server is None:
+            raise Unreachable("the embedded Temporal server has ended", "The next command starts it.")
         return {"target_host": server.address, "namespace": NAMESPACE}
     if profile.temporal.config_profile is not None:
         return sdk_profile(profile.temporal.config_profile, environ).to_client_connect_config()
