@@ -10,6 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from .common.conversions import skip_conversions
 from .common.exit_codes import finish, reported
 
 SECTIONS: dict[str, dict[str, str]] = {
@@ -77,6 +78,7 @@ class Commands(TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands = LateCommands()
+        skip_conversions(self)
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
         return list(self.commands)
@@ -113,6 +115,7 @@ class Commands(TyperGroup):
 def _readable(command: Any) -> Any:
     """Simplify the command's help: no Python types after arguments, and no environment variables that follow the rule
     stated in the help of all commands."""
+    skip_conversions(command)
     for parameter in command.params:
         parameter.show_envvar = bool(getattr(parameter, "envvar", None))
         if parameter.param_type_name == "argument":
