@@ -12,6 +12,7 @@ import pytest
 from treadle.orchestrator.environment.connection_errors import Unreachable, unreachable
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.environment.profile import Profile, TemporalSettings, load_profile
+from treadle.orchestrator.environment.profile_table import default_settings
 from treadle.orchestrator.temporal.connect import connect
 from treadle.primitives.errors import UsageError
 
@@ -209,3 +210,11 @@ STATUS = "Failed client connect: `get_system_info` call error after connection: 
 def test_text_of_the_sdk_becomes_a_reason_and_a_remedy(text: str, meaning: str) -> None:
     with pytest.raises(Unreachable, match=meaning):
         raise unreachable("host:7233", text)
+
+
+def test_settings_of_commands_equal_the_loaded_profile(home: Home, nowhere: dict[str, str]) -> None:
+    elsewhere = nowhere | {"TREADLE_STORE": "file:///elsewhere"}
+    for environ in (nowhere, elsewhere):
+        assert default_settings(home, None, environ) == load_profile(home, None, environ).for_commands(home)
+    for environ in (nowhere | {"TREADLE_PROFILE": "lab"}, nowhere | {"TEMPORAL_ADDRESS": "x:1"}):
+        assert default_settings(home, None, environ) is None

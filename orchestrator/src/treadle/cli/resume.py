@@ -100,7 +100,7 @@ async def _resume(
         complain(f"run {run} has succeeded already; there is nothing to go on with")
         print_outputs((await runs.end(run)).outputs)
         return Exit.SUCCESS
-    alone = env.profile.embedded and not env.driver_lives(view.queue)
+    alone = env.settings.embedded and not env.driver_lives(view.queue)
     queue = await asyncio.to_thread(have_driver, env, view, advise)
     if await runs.resume(run, assume=assume, only=only, queue=queue):
         complain(

@@ -136,8 +136,8 @@ async def start(env: Environment, runs: Runs, prepared: Prepared, begin: Startin
 
 async def say_when_alone(env: Environment, runs: Runs) -> None:
     """Print a hint if no driver serves the queue. The embedded default has a driver at this point."""
-    if not env.profile.embedded and not await runs.drivers():
-        advise(f"no driver serves the queue {env.profile.queue} now; the run waits for one: treadle worker")
+    if not env.settings.embedded and not await runs.drivers():
+        advise(f"no driver serves the queue {env.settings.queue} now; the run waits for one: treadle worker")
 
 
 def show_dry_run(prepared: Prepared) -> None:

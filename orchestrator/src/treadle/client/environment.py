@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from treadle.executors.interface import Capabilities
     from treadle.orchestrator.environment.profile import Profile
+    from treadle.orchestrator.environment.profile_table import CommandSettings
     from treadle.orchestrator.planner import RunLocation
     from treadle.orchestrator.run_requests.requests import RunService
     from treadle.orchestrator.run_store.run_files import RunFiles
@@ -49,10 +50,17 @@ class ClientEnvironment:
         return profile
 
     @cached_property
+    def settings(self) -> CommandSettings:
+        """Settings of the profile. On the embedded default it is not loaded for them, as its checks import pydantic."""
+        from treadle.orchestrator.environment.profile_table import default_settings
+
+        return default_settings(self.home, self._profile) or self.profile.for_commands(self.home)
+
+    @cached_property
     def store(self) -> Store:
         from treadle.primitives.stores.store import Store
 
-        return Store.open(self.profile.store_url(self.home))
+        return Store.open(self.settings.store)
 
     @cached_property
     def key(self) -> bytes:
@@ -100,7 +108,7 @@ class ClientEnvironment:
         """The Temporal task queue of runs that are started here."""
         from treadle.orchestrator.embedded.python_environments import task_queue
 
-        return task_queue(self.home, self.profile)
+        return task_queue(self.home, self.settings)
 
     def ensure_driver(self, queue: str = "") -> None:
         """For the embedded default: start a server and a driver if none serves runs.
@@ -108,7 +116,7 @@ class ClientEnvironment:
         `queue` is that of a run, whose environment may differ from the environment of this process. A driver with
         another profile is ended, if no command and no run needs it. Raises OtherProfile if one does, EnvironmentGone.
         """
-        if not self.profile.embedded:
+        if not self.settings.embedded:
             return
         from treadle.orchestrator import embedded
         from treadle.orchestrator.embedded.python_environments import name_in, other_environment
@@ -150,7 +158,7 @@ class ClientEnvironment:
         return Runs(TemporalRuns(client), self.store, self.key, self.queue)
 
     def _answering_driver(self) -> RunService | None:
-        if not self.profile.embedded:
+        if not self.settings.embedded:
             return None
         from treadle.orchestrator import embedded
         from treadle.orchestrator.embedded.driver_process import answering_driver
@@ -197,7 +205,7 @@ class ClientEnvironment:
         A server that was started inside the context, and that no driver and no other process needs, ends with the last
         context of its home in this process.
         """
-        if not self.profile.embedded:
+        if not self.settings.embedded:
             yield
             return
         from treadle.orchestrator import embedded
@@ -222,7 +230,7 @@ class ClientEnvironment:
 
     async def drivers(self, runs: Runs, queue: str) -> int:
         """Number of drivers that could serve a run of the queue now."""
-        if not self.profile.embedded:
+        if not self.settings.embedded:
             return await runs.drivers()
         from treadle.orchestrator.embedded.python_environments import name_in, worker_identity
 

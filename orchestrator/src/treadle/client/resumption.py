@@ -33,7 +33,7 @@ def have_driver(env: ClientEnvironment, view: RunView, note: Callable[[str], Non
     """
     from treadle.orchestrator.embedded.python_environments import EnvironmentGone, other_environment
 
-    if not env.profile.embedded:
+    if not env.settings.embedded:
         return ""
     try:
         other = other_environment(env.home, view.queue)

@@ -125,7 +125,7 @@ def _listed_runs(env: Environment, prefix: str) -> list[str]:
     async def work() -> list[str]:
         return await names(await env.open_runs())
 
-    if env.profile.embedded and embedded.running_server(env.home) is None:
+    if env.settings.embedded and embedded.running_server(env.home) is None:
         return []
     return asyncio.run(work())
 

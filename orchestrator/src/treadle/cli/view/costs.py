@@ -89,7 +89,7 @@ def estimated(env: Environment, plan: Plan, assumed: Assumed) -> tuple[Bill, flo
     from treadle.orchestrator.cost.prices import load_prices
 
     lines = estimate(plan, assumed)
-    return bill(lines, load_prices(env.home), env.profile.store_url(env.home)), elapsed(plan, lines)
+    return bill(lines, load_prices(env.home), env.settings.store), elapsed(plan, lines)
 
 
 class Running:
@@ -118,7 +118,7 @@ class Running:
         for below, files, one in runs:
             self._spending.setdefault(below, Spending(files, one, self._env.plan_site().executors))
         lines = [line for one in self._spending.values() for line in one.lines()]
-        made = bill(lines, prices, self._env.profile.store_url(self._env.home))
+        made = bill(lines, prices, self._env.settings.store)
         self._text = money(made.cost, made.currency)
         return self._text
 
@@ -139,7 +139,7 @@ async def spent_by(env: Environment, runs: Runs, run: str) -> Bill:
             view = None
         found, missing = await asyncio.to_thread(_lines_of, env, below, files, plan, view)
         lines, unknown = [*lines, *found], [*unknown, *missing]
-    return bill(lines, load_prices(env.home), env.profile.store_url(env.home), unknown)
+    return bill(lines, load_prices(env.home), env.settings.store, unknown)
 
 
 def _lines_of(

@@ -231,7 +231,7 @@ class Watcher:
 
     async def _say_when_alone(self, view: RunView) -> None:
         """Print a note once for each loss of the driver."""
-        busy = view.nodes and not self._env.profile.embedded  # in the embedded default a better check is cheap
+        busy = view.nodes and not self._env.settings.embedded  # in the embedded default a better check is cheap
         if busy or not view.open or view.state == "paused" or await self._env.drivers(self._runs, view.queue):
             self._alone_since = None
             return
@@ -311,7 +311,7 @@ def _is_end(graph: Graph, stage: str) -> bool:
 
 def driver_command(env: Environment, run: str) -> str:
     """The command that starts a driver here."""
-    return resuming(run) if env.profile.embedded else "treadle worker"
+    return resuming(run) if env.settings.embedded else "treadle worker"
 
 
 def resuming(run: str) -> str:

@@ -16,11 +16,11 @@ from __future__ import annotations
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from ..environment.home import Home
-from ..environment.profile import Profile
 from .detached_process import wait_lock
 from .driver_process import (
     DRIVER_MODULE,
@@ -35,6 +35,9 @@ from .driver_process import (
 )
 from .python_environments import PythonEnvironment
 from .server import ServerState, end_server, ensure_server, running_server
+
+if TYPE_CHECKING:
+    from ..environment.profile import Profile
 
 _ATTACH_TIMEOUT = 60.0
 _attached: dict[Path, int] = {}

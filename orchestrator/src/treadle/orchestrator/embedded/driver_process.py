@@ -11,15 +11,14 @@ import os
 import platform
 import subprocess
 import time
-from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from treadle.primitives.errors import TreadleError, UsageError
 
 from ..environment.home import Home
-from ..environment.profile import Profile
 from ..environment.task_environment import differing, marks
 from .detached_process import POLL, end_process, has_open, is_held, locked, log_size, log_tail, read_state, spawn
 from .python_environments import (
@@ -32,6 +31,9 @@ from .python_environments import (
     register,
     this_environment,
 )
+
+if TYPE_CHECKING:
+    from ..environment.profile import Profile
 
 DRIVER_MODULE = "treadle.orchestrator.temporal.driver"
 START_TIMEOUT = 30.0
@@ -182,6 +184,8 @@ def own_state(
     address: str = "",
 ) -> DriverState:
     """The state of this process, a driver."""
+    from importlib.metadata import version  # late: all commands import this module
+
     number = version("treadle-orchestrator")
     return DriverState(os.getpid(), started, number, fingerprint, settings, ready, variables or {}, address)
 

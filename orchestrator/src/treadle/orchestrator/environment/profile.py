@@ -29,11 +29,9 @@ of the SDK's own file. `TREADLE_STORE` and `TREADLE_PEERS` replace the store and
 from __future__ import annotations
 
 import os
-import sys
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -46,19 +44,13 @@ from treadle.primitives.wire import is_loopback
 
 from .home import Home
 from .kafka_connections import KafkaConnection
-
-if TYPE_CHECKING:
-    from temporalio.envconfig import ClientConfigProfile
-
+from .profile_table import QUEUE, CommandSettings, read_table
 
 Slots = Annotated[int, Field(ge=1, le=10_000)]
 """Tasks at a time on one machine. Each is a process."""
 
 LEAST_RETENTION = 3600.0
 """Minimum of `retention` in seconds. A run's files are in the store before Temporal starts the run."""
-
-SDK_DEFAULT = "default"
-"""The SDK's name for the profile that it uses by default."""
 
 
 class Table(BaseModel):
@@ -167,7 +159,7 @@ class Profile(Table):
 
     Empty: the region that the functions' tables have in common, else the region of the AWS tools.
     """
-    queue: Annotated[str, Field(min_length=1)] = "treadle"
+    queue: Annotated[str, Field(min_length=1)] = QUEUE
     """Temporal task queue."""
     slots: Slots | None = None
     """Tasks at a time in one local executor. None: the number of processors."""
@@ -215,6 +207,10 @@ class Profile(Table):
         """The URL of the store for ledgers and blocks."""
         return self.store or home.store.as_uri()
 
+    def for_commands(self, home: Home) -> CommandSettings:
+        """The settings that every command needs."""
+        return CommandSettings(self.embedded, self.queue, self.store_url(home))
+
     def use_region(self) -> None:
         """Make this process and its children sign for the profile's region. Does nothing without a region."""
         regions = (
@@ -226,65 +222,11 @@ class Profile(Table):
 
 def load_profile(home: Home, name: str | None = None, environ: Mapping[str, str] = os.environ) -> Profile:
     """The settings in force. Raises UsageError for an unknown profile and for a table that cannot be read."""
-    name = name or environ.get("TREADLE_PROFILE") or None
-    table = _table(home.profiles, name) if name else {}
-    if "temporal" not in table and _sdk_is_configured(environ):
-        table["temporal"] = {"config_profile": environ.get("TEMPORAL_PROFILE") or SDK_DEFAULT}
-    if store := environ.get("TREADLE_STORE"):
-        table["store"] = store
-    if peers := environ.get("TREADLE_PEERS"):
-        table["peers"] = peers
+    name, table = read_table(home, name, environ)
     try:
         return Profile(name=name, **table)
     except ValidationError as error:
         raise UsageError(f"profile {name!r} of {home.profiles}: {reasons(error)}", "Mend the table.") from None
-
-
-def sdk_profile(name: str, environ: Mapping[str, str]) -> ClientConfigProfile:
-    from temporalio.envconfig import ClientConfigProfile
-
-    try:
-        # The default profile, if named, would have to be in a file. Without a name, variables suffice.
-        return ClientConfigProfile.load(None if name == SDK_DEFAULT else name, override_env_vars=dict(environ))
-    except RuntimeError as error:
-        raise UsageError(
-            f"Temporal's own configuration is refused: {error}", "Mend TEMPORAL_* or temporal.toml."
-        ) from error
-
-
-def _sdk_is_configured(environ: Mapping[str, str]) -> bool:
-    """Returns whether the SDK's own settings name a cluster. The SDK is imported only if it can have settings."""
-    file = environ.get("TEMPORAL_CONFIG_FILE") or _default_config_file(environ)
-    if not any(key.startswith("TEMPORAL_") for key in environ) and not Path(file).exists():
-        return False
-    if environ.get("TEMPORAL_PROFILE"):
-        return True
-    return bool(sdk_profile(SDK_DEFAULT, environ).to_client_connect_config())
-
-
-def _default_config_file(environ: Mapping[str, str]) -> Path:
-    if sys.platform == "darwin":
-        return Path("~/Library/Application Support/temporalio/temporal.toml").expanduser()
-    folder = environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
-    return Path(folder) / "temporalio" / "temporal.toml"
-
-
-def _table(file: Path, name: str) -> dict[str, Any]:
-    try:
-        tables = tomllib.loads(file.read_text("utf-8"))
-    except FileNotFoundError:
-        raise UsageError(
-            f"there is no profile {name!r}: the file {file} does not exist", f"Write it, with a table [{name}]."
-        ) from None
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"{file} cannot be read: {error}", "Mend the file.") from None
-    found = tables.get(name)
-    if not isinstance(found, dict):
-        known = ", ".join(sorted(tables)) or "none"
-        raise UsageError(f"there is no profile {name!r} in {file}", f"It has: {known}.")
-    if "name" in found:
-        raise UsageError(f"profile {name!r} of {file}: name: the table itself has it", "Remove `name`.")
-    return dict(found)
 
 
 def reasons(error: ValidationError) -> str:

@@ -13,12 +13,15 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from treadle.executors.worker.environment import secret_variable
 from treadle.primitives import sealing
 
 from .home import Home
-from .profile import Profile
+
+if TYPE_CHECKING:
+    from .profile import Profile
 
 _FOLDERS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _PASSED = {

@@ -12,7 +12,8 @@ from treadle.primitives.errors import UsageError
 
 from ..environment.connection_errors import Unreachable, unknown_namespace, unreachable
 from ..environment.home import Home
-from ..environment.profile import Profile, TemporalSettings, TlsSettings, sdk_profile
+from ..environment.profile import Profile, TemporalSettings, TlsSettings
+from ..environment.profile_table import sdk_profile
 
 if TYPE_CHECKING:
     from temporalio.client import Client

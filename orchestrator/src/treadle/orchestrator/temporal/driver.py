@@ -213,7 +213,7 @@ async def serve(home: Home, profile: Profile, queue: str | None = None, slots: i
     ended = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    async with Driver(client, site, profile, queue or task_queue(home, profile), announcer):
+    async with Driver(client, site, profile, queue or task_queue(home, profile.for_commands(home)), announcer):
         await ended.wait()
 
 

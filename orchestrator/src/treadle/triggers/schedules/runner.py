@@ -42,7 +42,7 @@ class ScheduleRunner(PollingRunner):
 
     def __init__(self, site: TriggerSite, workflow: str, trigger: str) -> None:
         super().__init__(site, workflow, trigger)
-        self._schedules = Schedules(site.client, task_queue(site.home, site.profile), site.key)
+        self._schedules = Schedules(site.client, task_queue(site.home, site.profile.for_commands(site.home)), site.key)
         self._started = 0
         self._active: int | None = None
 
