@@ -41,8 +41,7 @@ import numpy as np
 
 from treadle.executors.runtime.process_setup import prepare_process
 from treadle.primitives.blocks import Blocks
-from treadle.primitives.channels import Gang, current_gang
-from treadle.primitives.channels.collectives import Barrier, BroadcastChannel, ReduceChannel, ShuffleChannel
+from treadle.primitives.channels import Barrier, BroadcastChannel, Gang, ReduceChannel, ShuffleChannel, current_gang
 from treadle.primitives.channels.member_scope import taking_part
 from treadle.primitives.coordinator.server import CoordinatorServer
 from treadle.primitives.stores.shared_memory import HostFolder

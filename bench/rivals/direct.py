@@ -26,8 +26,7 @@ from harness.work import Array
 from rivals.interface import GangRival
 from treadle.executors.runtime.process_setup import prepare_process
 from treadle.primitives.blocks import Blocks
-from treadle.primitives.channels import Gang
-from treadle.primitives.channels.collectives import Barrier, BroadcastChannel, ReduceChannel, ShuffleChannel
+from treadle.primitives.channels import Barrier, BroadcastChannel, Gang, ReduceChannel, ShuffleChannel
 from treadle.primitives.channels.member import Member as GangMember
 from treadle.primitives.coordinator.server import CoordinatorServer
 from treadle.primitives.stores.shared_memory import HostFolder

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from treadle.executors import Context, Result
-from treadle.primitives.channels import BroadcastChannel, ReduceChannel
+from treadle.primitives.channels import ReduceChannel
 
 Floats = NDArray[np.float64]
 TRUTH = np.array([2.0, -1.0, 0.5])
@@ -23,14 +23,10 @@ def draw(_: Iterator[int], rows: int, context: Context) -> Floats:
 def train(rows: Floats, steps: int, rate: float) -> Floats:
     """The weights that all members share, as one row. Each step follows the gradient over the rows of all members."""
     weights = np.zeros(rows.shape[1] - 1)
-    with ReduceChannel("gradients", np.add) as gradients, BroadcastChannel("weights") as shared:
+    with ReduceChannel("gradients", np.add) as gradients:
         for _ in range(steps):
-            total = gradients.reduce(gradient(rows, weights))
-            if total is None:
-                weights = shared.receive()
-            else:  # the member with the sum makes the step
-                weights = weights - rate * total[:-1] / total[-1]
-                shared.send(weights)
+            total = gradients.all_reduce(gradient(rows, weights))
+            weights = weights - rate * total[:-1] / total[-1]
     return weights[np.newaxis]
 
 

@@ -41,6 +41,18 @@ def test_members_of_a_gang_use_all_four_collectives(size: int) -> None:
     assert sorted(number for ((_, mine),) in found for number in mine) == numbers
 
 
+@pytest.mark.parametrize("root", [0, 3])
+def test_values_are_folded_along_a_tree_of_the_ranks(root: int) -> None:
+    def f(records: Iterator[int]) -> list[Any]:
+        first = str(min(records) // 2)
+        with ReduceChannel("text", lambda a, b: f"({a}{b})", root=root) as channel:
+            return [channel.all_reduce(first), channel.reduce(first) is not None]
+
+    found = values(interpret({"g": gang(5)}, {"f": f}), "g")
+    meant = "((0((13)4))2)" if root == 0 else "((3((41)2))0)"
+    assert found == [[[meant, rank == root]] for rank in range(5)]
+
+
 def test_channel_is_used_again_and_again() -> None:
     def steps(records: Iterator[int]) -> list[int]:
         value = sum(records)

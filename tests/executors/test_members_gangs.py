@@ -164,7 +164,7 @@ async def test_gang_with_a_killed_function_runs_again_as_a_whole(rig: Rig, tmp_p
 async def test_gang_without_enough_functions_leaves_and_starts_later(
     rig: Rig, functions: LambdaPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The account allows fewer calls than the gang needs: those that started leave, so that others may use them."""
+    """The account allows fewer calls than the gang needs. The functions that started leave for other gangs."""
     monkeypatch.setattr(lifetime, "GATHERING", 3.0)
     monkeypatch.setattr(functions.emulator, "concurrency", MEMBERS - 1)
     left = len(functions.emulator.invocations) + MEMBERS - 1

@@ -27,6 +27,7 @@ from treadle.primitives.channels.io import peer_routes
 from treadle.primitives.channels.io.shared_memory import Segments
 from treadle.primitives.channels.member_scope import current_member
 from treadle.primitives.coordinator.messages import Broken
+from treadle.primitives.errors import UsageError
 from treadle.primitives.stores.shared_memory import HostFolder
 
 BIG = 50_000
@@ -70,6 +71,31 @@ def joins_again() -> list[Any]:
             seen.append(shuffle.send_receive([turn] * 3, lambda value: value))
         Barrier("left").wait()
     return seen
+
+
+def share(rank: int, number: int) -> float:
+    """A value whose sum over ranks depends on the grouping."""
+    return 0.1 * (rank + 1) + 1e16 * ((rank + number) % 2)
+
+
+def everywhere(root: int) -> list[Any]:
+    """For four rounds: the sum at all members, and then at `root` only; every second one travels as a block."""
+    seen: list[Any] = []
+    with ReduceChannel("sum", operator.add, root=root) as channel:
+        for number in range(4):
+            value = np.full(BIG, share(rank(), number)) if number % 2 else share(rank(), number)
+            for total in (channel.all_reduce(value), channel.reduce(value)):
+                seen.append(None if total is None else float(total[-1] if number % 2 else total))
+    return seen
+
+
+def reduces_apart() -> str:
+    """One member does not know that all of them get the result."""
+    with ReduceChannel("sum", operator.add) as channel:
+        try:
+            return f"got {channel.reduce(1) if rank() == 0 else channel.all_reduce(1)}"
+        except UsageError as error:
+            return error.message
 
 
 def reductions() -> tuple[Any, Any, list[Any]]:

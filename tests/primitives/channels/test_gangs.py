@@ -13,6 +13,7 @@ from primitives.channels.gangs import Ended, Place, place
 
 from treadle.primitives.channels import Barrier, BroadcastChannel
 from treadle.primitives.channels.values import distribute, fold
+from treadle.primitives.coordinator import tree
 from treadle.primitives.errors import DataError, UsageError
 
 
@@ -46,6 +47,26 @@ def test_the_root_gets_the_fold_and_its_handler_too(here: Place, size: int) -> N
     total = size * (size + 1) // 2
     assert [one for one in ended if one[0] is not None] == [(total, float(total), ["int", "ndarray"])]
     assert [one for one in ended if one[0] is None] == [(None, None, [])] * (size - 1)
+
+
+@pytest.mark.parametrize(("size", "root"), [(1, 0), (2, 1), (6, 0), (6, 4)])
+def test_all_members_get_the_fold_by_rank_from_the_root_on(here: Place, size: int, root: int) -> None:
+    def below(seat: int, number: int) -> float:
+        total = functions.share((seat + root) % size, number)
+        for child in tree.children(seat, 2, size):
+            total += below(child, number)
+        return total
+
+    meant = [below(0, number) for number in range(4)]
+    for rank, seen in enumerate(values(here.run(size, functions.everywhere, root))):
+        assert seen[::2] == meant
+        assert seen[1::2] == (meant if rank == root else [None] * 4)
+
+
+def test_a_member_that_alone_wants_the_result_gets_an_error(here: Place) -> None:
+    first, second = values(here.run(2, functions.reduces_apart))
+    assert first == "got 2"
+    assert "other members do not get this result" in second
 
 
 def test_sums_in_sent_memory_belong_to_their_round(here: Place) -> None:

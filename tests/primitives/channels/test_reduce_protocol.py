@@ -14,7 +14,8 @@ from primitives.channels.simulated import Network, Program, Sim, payload, text
 from treadle.primitives.channels import MemberLost, ReduceFailed
 from treadle.primitives.channels.protocols.collective import OnLoss
 from treadle.primitives.channels.protocols.membership import Send
-from treadle.primitives.channels.protocols.reduce import Fold, PassUp, ReducedRound, ReduceMachine
+from treadle.primitives.channels.protocols.reduce import Fold, PassDown, PassUp, ReducedRound, ReduceMachine
+from treadle.primitives.coordinator import tree
 
 Net = Network[ReduceMachine]
 
@@ -32,14 +33,14 @@ class Log:
         return {value for value, end in self.ended if isinstance(end, ReducedRound)}
 
 
-def calls(log: Log, count: int) -> Any:
+def calls(log: Log, count: int, everywhere: bool) -> Any:
     """A user that reduces `count` times, through all errors, and leaves."""
 
     def program(net: Net, sim: Sim[ReduceMachine]) -> Program:
         for number in range(count):
             value = f"{sim.name}#{number}"
             try:
-                log.ended.append((value, (yield from one_round(net, sim, value))))
+                log.ended.append((value, (yield from one_round(net, sim, value, everywhere))))
             except (MemberLost, ReduceFailed) as error:
                 log.ended.append((value, error))
         yield from net.leave(sim)
@@ -47,11 +48,11 @@ def calls(log: Log, count: int) -> Any:
     return program
 
 
-def one_round(net: Net, sim: Sim[ReduceMachine], value: str) -> Any:
+def one_round(net: Net, sim: Sim[ReduceMachine], value: str, everywhere: bool) -> Any:
     machine = sim.machine
 
     def begin() -> bool:
-        net.send(sim, machine.contribute(value))
+        net.send(sim, machine.contribute(value, everywhere=everywhere))
         return True
 
     yield begin
@@ -63,16 +64,24 @@ def one_round(net: Net, sim: Sim[ReduceMachine], value: str) -> Any:
             net.send(sim, machine.folded(step.ticket, " ".join([step.left, *map(text, step.right)])))
         if isinstance(step, PassUp):
             net.send(sim, machine.passed_up(step.ticket, payload(step.value)))
+        if isinstance(step, PassDown):
+            net.send(sim, machine.passed_down(step.ticket, payload(step.value)))
 
 
-def network(log: Log, members: int, rounds: int, fan_out: int = 2, on_loss: OnLoss = "fail") -> Net:
-    net: Net = Network(lambda name: ReduceMachine("c", name, on_loss), calls(log, rounds))
+def network(
+    log: Log, members: int, rounds: int, fan_out: int = 2, on_loss: OnLoss = "fail", *, everywhere: bool = False
+) -> Net:
+    net: Net = Network(lambda name: ReduceMachine("c", name, on_loss), calls(log, rounds, everywhere))
     for sim in [net.join(members, fan_out) for _ in range(members)]:
         net.start(sim)
     return net
 
 
-def check(net: Net, log: Log, *, lost: bool) -> None:
+def check(net: Net, log: Log, *, lost: bool, everywhere: bool = False) -> None:
+    for value, end in log.ended if everywhere else ():
+        if isinstance(end, ReducedRound):
+            result = end.value if end.is_root else text(end.payload)  # type: ignore[arg-type]
+            assert value in result.split(), "every member gets the result of its round"
     stuck = [sim.name for sim in net.members.values() if sim.busy]
     assert not stuck, f"waits for ever: {stuck}"
     everything = [value for result in log.results() for value in result]
@@ -84,26 +93,34 @@ def check(net: Net, log: Log, *, lost: bool) -> None:
         assert len({value.split("#")[0] for value in result}) == len(result), "two rounds of one member in one result"
 
 
-@given(st.integers(1, 9), st.integers(1, 4), st.integers(1, 3), st.lists(st.integers(0, 1 << 16), max_size=200))
+@given(
+    st.integers(1, 9),
+    st.integers(1, 4),
+    st.integers(1, 3),
+    st.lists(st.integers(0, 1 << 16), max_size=200),
+    st.booleans(),
+)
 def test_every_order_of_delivery_gives_one_result_for_each_round(
-    members: int, fan_out: int, rounds: int, choices: list[int]
+    members: int, fan_out: int, rounds: int, choices: list[int], everywhere: bool
 ) -> None:
     log = Log()
-    net = network(log, members, rounds, fan_out)
+    net = network(log, members, rounds, fan_out, everywhere=everywhere)
     for choice in choices:
         net.step(choice)
     net.drain()
-    check(net, log, lost=False)
+    check(net, log, lost=False, everywhere=everywhere)
     assert sorted(map(len, log.results())) == [members] * rounds or rounds > 1
     assert sum(map(len, log.results())) == members * rounds
 
 
-@given(st.integers(1, 12), st.integers(1, 3), st.integers(1, 2), st.integers(0, 1 << 30))
-def test_no_member_waits_when_all_leave_at_once(members: int, fan_out: int, rounds: int, seed: int) -> None:
+@given(st.integers(1, 12), st.integers(1, 3), st.integers(1, 2), st.integers(0, 1 << 30), st.booleans())
+def test_no_member_waits_when_all_leave_at_once(
+    members: int, fan_out: int, rounds: int, seed: int, everywhere: bool
+) -> None:
     log = Log()
-    net = network(log, members, rounds, fan_out)
+    net = network(log, members, rounds, fan_out, everywhere=everywhere)
     net.race(seed)
-    check(net, log, lost=False)
+    check(net, log, lost=False, everywhere=everywhere)
     assert sorted(map(len, log.results())) == [members] * rounds or rounds > 1
 
 
@@ -115,6 +132,27 @@ def test_a_round_takes_one_data_message_for_each_member_but_the_root(members: in
     assert net.counts["data"] == members - 1
     roster = next(iter(net.members.values())).machine.roster
     assert max(_depth(roster, name) for name in roster.members) <= math.ceil(math.log(max(members, 2), fan_out))
+
+
+@given(st.integers(1, 9), st.integers(1, 4), st.integers(0, 1 << 30))
+def test_values_are_folded_in_the_order_of_the_seats(members: int, fan_out: int, seed: int) -> None:
+    log = Log()
+    net = network(log, members, 1, fan_out)
+    net.race(seed)
+
+    def below(seat: int) -> list[str]:
+        return [f"g/{seat}.x#0", *(name for child in tree.children(seat, fan_out, members) for name in below(child))]
+
+    assert log.results() == [below(0)]
+
+
+@pytest.mark.parametrize("members", [1, 2, 9])
+def test_a_result_for_all_takes_at_most_two_data_messages_for_each_member(members: int) -> None:
+    log = Log()
+    net = network(log, members, 3, everywhere=True)
+    net.race(members)
+    assert net.counts["data"] <= 3 * 2 * (members - 1), "at the end, a result may arrive with `Leaving`"
+    check(net, log, lost=False, everywhere=True)
 
 
 def _depth(roster: Any, name: str) -> int:
@@ -133,13 +171,13 @@ moves = st.lists(
 )
 
 
-@given(st.integers(2, 7), st.integers(1, 4), st.sampled_from(["fail", "go on"]), moves)
+@given(st.integers(2, 7), st.integers(1, 4), st.sampled_from(["fail", "go on"]), moves, st.booleans())
 @settings(deadline=None)
 def test_no_member_waits_for_ever_when_members_come_go_and_fail(
-    members: int, rounds: int, on_loss: OnLoss, moves: list[tuple[str, int]]
+    members: int, rounds: int, on_loss: OnLoss, moves: list[tuple[str, int]], everywhere: bool
 ) -> None:
     log = Log()
-    net = network(log, members, rounds, 2, on_loss)
+    net = network(log, members, rounds, 2, on_loss, everywhere=everywhere)
     for what, choice in moves:
         present = [sim for sim in net.members.values() if not sim.gone]
         if what == "step":
@@ -152,7 +190,7 @@ def test_no_member_waits_for_ever_when_members_come_go_and_fail(
         elif what == "leave" and present:
             net.end(present[choice % len(present)])
     net.drain()
-    check(net, log, lost=bool(net.lost) and on_loss == "fail")
+    check(net, log, lost=bool(net.lost) and on_loss == "fail", everywhere=everywhere)
 
 
 def test_a_loss_fails_the_round_at_every_survivor_once() -> None:

@@ -1,7 +1,7 @@
 """Channels between the partitions of a gang, each a thread of this process: the meaning of `primitives.channels`.
 
 Uses the library's collectives and replaces their transport. It has no coordinator and no connections, and loses no
-message. A channel's members sit in the order of their partitions, and a message is delivered when it is sent.
+message. A channel's members sit in the seats that they claim, and a message is delivered when it is sent.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ class _Hall:
     fan_out: int
     machines: dict[int, Any] = field(default_factory=dict)
     """State machines by rank."""
+    seats: dict[int, int] = field(default_factory=dict)
+    """The seats that members claim, by rank."""
     epoch: int = 0
 
 
@@ -104,7 +106,7 @@ class _Room:
         from treadle.primitives.coordinator.messages import Seat
 
         hall.epoch += 1
-        ranks = sorted(hall.machines)
+        ranks = sorted(hall.machines, key=lambda rank: hall.seats[rank])
         roster = Roster(hall.epoch, tuple(Seat(self.member(rank), "") for rank in ranks), hall.fan_out)
         for rank in ranks:
             self.deliver(rank, hall.machines[rank].view(roster))
@@ -142,7 +144,7 @@ class _Member:
         self._open[join.channel] = close
         with self._room.changed:
             hall = self._room.halls.setdefault(join.channel, _Hall(join.parties, join.fan_out))
-            hall.machines[self._rank] = machine
+            hall.machines[self._rank], hall.seats[self._rank] = machine, join.seat
             if hall.epoch or len(hall.machines) >= hall.parties:
                 self._room.convene(hall)
 

@@ -15,11 +15,12 @@ from .gang import Gang
 from .member_scope import current_gang
 
 if TYPE_CHECKING:
-    from .collectives import Barrier, BroadcastChannel, ReduceChannel, ShuffleChannel
+    from .collectives import Barrier, BroadcastChannel, ShuffleChannel
+    from .reduce_channel import ReduceChannel
 
-_CHANNELS = ("Barrier", "BroadcastChannel", "ReduceChannel", "ShuffleChannel")
+_CHANNELS = dict.fromkeys(("Barrier", "BroadcastChannel", "ShuffleChannel"), ".collectives")
 # Sockets and threads are loaded by functions that use channels, not by every worker.
-__getattr__ = late(__name__, dict.fromkeys(_CHANNELS, ".collectives"))
+__getattr__ = late(__name__, {**_CHANNELS, "ReduceChannel": ".reduce_channel"})
 
 __all__ = [
     "Barrier",

@@ -269,7 +269,7 @@ class Member:
 
     def _joins_again(self, joined: Joined) -> Join:
         old, roster = joined.join, joined.machine.roster
-        seat = roster.members.index(self.name) if self.name in roster.members else -1
+        seat = roster.members.index(self.name) if self.name in roster.members else -1 if roster.epoch else old.seat
         return Join(old.channel, old.parties, old.fan_out, old.role, roster.epoch, seat)
 
     def _relay(self, member: str, body: bytes) -> None:

@@ -76,6 +76,13 @@ class RoundDone(Said, frozen=True, tag=6):
     round: int
 
 
+class RoundResult(Said, frozen=True, tag=14):
+    """Data, to children, in place of `RoundDone`: the result itself, for a round in which all members get it."""
+
+    round: int
+    payload: Payload
+
+
 class RoundFailed(Said, frozen=True, tag=7):
     """To all neighbours in turn: this round has no result, with the reason."""
 
@@ -107,6 +114,8 @@ class Standing(Struct, frozen=True, array_like=True):
     plans: tuple[ShufflePlan, ...] = ()
     first_rounds: dict[int, int] = {}
     """Maps a round to the latest epoch in which the members agreed to begin with it (reduce)."""
+    result: Payload | None = None
+    """The result of round `decided`, if all members get it."""
 
 
 class RoundStatus(Said, frozen=True, tag=8):
@@ -153,6 +162,7 @@ Message = (
     | Stable
     | Partial
     | RoundDone
+    | RoundResult
     | RoundFailed
     | RoundStatus
     | Agreed
@@ -161,7 +171,7 @@ Message = (
     | Leaving
     | Noted
 )
-DATA = frozenset((Cast, Partial, Pieces))
+DATA = frozenset((Cast, Partial, RoundResult, Pieces))
 
 
 class Letter(Struct, frozen=True, array_like=True, gc=False):

@@ -42,7 +42,7 @@ class Join(Struct, frozen=True, tag="join"):
     epoch: int = 0
     """Epoch of the last view seen; 0: a new member."""
     seat: int = -1
-    """The member's seat in that view."""
+    """The member's seat in that view; the seat that a new member would like to have. -1: none."""
 
 
 class Leave(Struct, frozen=True, tag="leave"):

@@ -1,5 +1,6 @@
 """Reduce: contributions are folded up the tree in n - 1 data messages; `RoundDone` comes down when the root has the
-result.
+result, or `RoundResult` with it. A member folds its children's values in the order of their seats, so the grouping of
+all values depends on the seats alone.
 
 A member keeps its contribution until the round is over. When the view changes, an unfinished round restarts among
 the members of the new view. After a loss it fails at all of them, unless the channel has `on_loss="go on"`.
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 
 from ...errors import TreadleError
 from ..errors import MemberLost, ReduceFailed
-from ..messages import Message, Partial, Payload, RoundDone, RoundFailed, Standing
+from ..messages import Message, Partial, Payload, RoundDone, RoundFailed, RoundResult, Standing
 from .collective import OnLoss
 from .membership import Roster, Send, to_all
 from .rounds import LOST, RoundsMachine, answered, decided, fail_next, failed, merge_first_rounds
@@ -25,7 +26,7 @@ class Fold(NamedTuple):
     ticket: int
     left: Any
     right: tuple[Payload, ...]
-    """All values that have arrived."""
+    """The values of the next children that have arrived."""
     owned: bool
     """The left value is the result of an earlier fold, so its memory may be overwritten."""
     goes_up: bool
@@ -39,14 +40,23 @@ class PassUp(NamedTuple):
     value: Any
 
 
+class PassDown(NamedTuple):
+    """Work for the user's thread, at the root: encode the result for all other members."""
+
+    ticket: int
+    value: Any
+
+
 class ReducedRound(NamedTuple):
     """The round is over; only the root has the value."""
 
     is_root: bool
     value: Any
+    payload: Payload | None = None
+    """The value for the other members, in a round in which all members get it."""
 
 
-Step = Fold | PassUp | ReducedRound
+Step = Fold | PassUp | PassDown | ReducedRound
 
 
 class ReduceMachine(RoundsMachine):
@@ -57,36 +67,51 @@ class ReduceMachine(RoundsMachine):
         self._active = False
         self._own: Any = None
         self._folded: Any = None
-        self._waiting: list[Payload] = []
+        self._unfolded: list[str] = []
+        """Children whose values are still to be folded, in their order."""
         self._pieces: dict[tuple[int, str], Payload] = {}
-        self._missing = self._folds = 0
+        """Values that have arrived, by round and child."""
+        self._folds = 0
+        self._everywhere = False
+        """All members get the result of the round."""
         self._ticket = 0
         self._busy = True
         self._outcome: ReducedRound | TreadleError | None = None
 
     # -- for the user's thread ----------
 
-    def contribute(self, value: Any) -> list[Send]:
-        """Begin the next round with this member's contribution."""
-        self._own, self._outcome, self._active = value, None, True
+    def contribute(self, value: Any, *, everywhere: bool = False) -> list[Send]:
+        """Begin the next round with this member's contribution. `everywhere`: all members get the result."""
+        self._own, self._outcome, self._active, self._everywhere = value, None, True, everywhere
         return self._begin()
 
     def next(self) -> Step | None:
-        """Return the result or, once, the next step; `folded` or `passed_up` answers it. Raises MemberLost and
-        ReduceFailed.
+        """Return the result or, once, the next step; `folded`, `passed_up` or `passed_down` answers it. Raises
+        MemberLost and ReduceFailed.
         """
         return self.outcome() or self._work()
 
-    def _work(self) -> Fold | PassUp | None:
+    def _work(self) -> Fold | PassUp | PassDown | None:
         if self._busy or not self._active:
             return None
-        if self._waiting:
-            right, self._waiting, self._busy = tuple(self._waiting), [], True
+        if right := self._take_next():
+            self._busy = True
             return Fold(self._ticket, self._folded, right, self._folds > 0, not self._is_root)
-        if self._missing or self._is_root:
+        if self._unfolded or (self._is_root and not self._goes_down):
             return None
         self._busy = True
-        return PassUp(self._ticket, self._folded)
+        return PassDown(self._ticket, self._folded) if self._is_root else PassUp(self._ticket, self._folded)
+
+    def _take_next(self) -> tuple[Payload, ...]:
+        """Take the values of the next children, as far as they have arrived without a gap."""
+        taken: list[Payload] = []
+        while self._unfolded and (self._round, self._unfolded[0]) in self._pieces:
+            taken.append(self._pieces.pop((self._round, self._unfolded.pop(0))))
+        return tuple(taken)
+
+    @property
+    def _goes_down(self) -> bool:
+        return self._everywhere and bool(self.children)
 
     def folded(self, ticket: int, value: Any) -> list[Send]:
         """Answer `Fold`; ignored when the round has restarted meanwhile."""
@@ -101,6 +126,12 @@ class ReduceMachine(RoundsMachine):
         if ticket != self._ticket or not self._active or parent is None:
             return []
         return [Send(parent, Partial(self.channel, self.epoch, self._round, payload))]
+
+    def passed_down(self, ticket: int, payload: Payload) -> list[Send]:
+        """Answer `PassDown`: the round is over."""
+        if ticket != self._ticket or not self._active:
+            return []
+        return self._decide(ReducedRound(True, self._folded, payload), result=payload)
 
     def give_up(self, reason: str) -> list[Send]:
         """End the current round without a result, for all members."""
@@ -133,26 +164,27 @@ class ReduceMachine(RoundsMachine):
             return []
         self._ticket += 1
         self._busy, self._folded, self._folds = False, self._own, 0
-        children = self.children
-        self._waiting = [piece for child in children if (piece := self._pieces.pop((self._round, child), None))]
-        self._missing = len(children) - len(self._waiting)
+        self._unfolded = list(self.children)
         return self._finish_at_root()
 
     def _finish_at_root(self) -> list[Send]:
-        if not self._is_root or self._missing or self._waiting or self._busy:
+        if not self._is_root or self._unfolded or self._busy or self._goes_down:
             return []
         return self._decide(ReducedRound(True, self._folded))
 
-    def _decide(self, outcome: ReducedRound | TreadleError, reason: str | None = None, source: str = "") -> list[Send]:
+    def _decide(
+        self, outcome: ReducedRound | TreadleError, reason: str | None = None, result: Payload | None = None
+    ) -> list[Send]:
         """End the round, and inform the members that do not know of its end."""
         number = self._round
         self._end(outcome)
-        return self._spread(number, reason, source)
+        return self._spread(number, reason, result=result)
 
-    def _spread(self, number: int, reason: str | None, source: str) -> list[Send]:
+    def _spread(self, number: int, reason: str | None, source: str = "", result: Payload | None = None) -> list[Send]:
         if reason is None:
-            self.standing = decided(self.standing, number)
-            return to_all(self.children, RoundDone(self.channel, self.epoch, number))
+            self.standing = decided(self.standing, number, result)
+            done = RoundDone(self.channel, self.epoch, number)
+            return to_all(self.children, RoundResult(self.channel, self.epoch, number, result) if result else done)
         self.standing = failed(self.standing, number, reason)
         others = (member for member in self.neighbours if member != source)
         return to_all(others, RoundFailed(self.channel, self.epoch, number, reason))
@@ -161,13 +193,14 @@ class ReduceMachine(RoundsMachine):
         self._outcome, self._active = outcome, False
         self._last += 1
         self._own = self._folded = None
-        self._waiting = []
+        self._unfolded = []
+        self._pieces = {key: piece for key, piece in self._pieces.items() if key[0] > self._last}
 
     def _known_outcome(self) -> ReducedRound | TreadleError:
         """Return the outcome of a round that ended before this member was informed."""
         reason = self.standing.failures.get(self._round)
         if reason is None:
-            return ReducedRound(False, None)
+            return ReducedRound(False, None, self.standing.result if self._round == self.standing.decided else None)
         if reason.startswith(LOST):
             return MemberLost(self.title, self.standing.lost)
         return ReduceFailed(f"{self.title}: {reason}", "The traceback is with the member named here.")
@@ -175,27 +208,23 @@ class ReduceMachine(RoundsMachine):
     def _worked(self, sender: str, message: Message) -> list[Send]:
         if isinstance(message, Partial):
             return self._on_partial(sender, message)
-        if isinstance(message, RoundDone | RoundFailed) and message.round > self.standing.decided:
+        if isinstance(message, RoundDone | RoundResult | RoundFailed) and message.round > self.standing.decided:
             reason = message.reason if isinstance(message, RoundFailed) else None
-            sends = self._spread(message.round, reason, sender)
+            result = message.payload if isinstance(message, RoundResult) else None
+            sends = self._spread(message.round, reason, sender, result)
             return sends + self._begin()  # this ends the round here
         return []
 
     def _on_partial(self, sender: str, message: Partial) -> list[Send]:
-        if message.round <= self.standing.decided:
-            return []
-        if not self._active or message.round != self._round:
+        if message.round > self.standing.decided:
             self._pieces[message.round, sender] = message.payload
-            return []
-        self._waiting.append(message.payload)
-        self._missing -= 1
         return []
 
     # -- views ----------
 
     def _moved(self, before: Roster) -> list[Send]:
         self._pieces.clear()
-        self._waiting, self._busy = [], True
+        self._unfolded, self._busy = [], True
         self._ticket += 1
         return super()._moved(before)
 
@@ -211,7 +240,7 @@ class ReduceMachine(RoundsMachine):
 
     def _learned(self) -> list[Send]:
         number = self.standing.decided
-        return self._spread(number, self.standing.failures.get(number), "") + self._begin()
+        return self._spread(number, self.standing.failures.get(number), result=self.standing.result) + self._begin()
 
     def _resumed(self) -> list[Send]:
         if self._last < 0:

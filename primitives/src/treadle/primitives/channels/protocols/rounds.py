@@ -12,7 +12,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from ..errors import short
-from ..messages import Agreed, Message, RoundStatus, ShufflePlan, Standing
+from ..messages import Agreed, Message, Payload, RoundStatus, ShufflePlan, Standing
 from .collective import CollectiveMachine, OnLoss
 from .membership import Roster, Send, to_all
 
@@ -121,7 +121,13 @@ def merge(one: Standing, other: Standing) -> Standing:
         tuple(dict.fromkeys(one.lost + other.lost))[-_REMEMBERED:],
         merge_plans(one.plans, other.plans),
         merge_first_rounds(one.first_rounds, other.first_rounds),
+        _latest_result(one, other),
     )
+
+
+def _latest_result(one: Standing, other: Standing) -> Payload | None:
+    latest = [standing for standing in (one, other) if standing.decided == max(one.decided, other.decided)]
+    return next((standing.result for standing in latest if standing.result is not None), None)
 
 
 def merge_plans(one: tuple[ShufflePlan, ...], other: tuple[ShufflePlan, ...]) -> tuple[ShufflePlan, ...]:
@@ -156,8 +162,9 @@ def answered(standing: Standing) -> Standing:
     return replace(standing, answered=standing.loss)
 
 
-def decided(standing: Standing, number: int) -> Standing:
-    return replace(standing, decided=max(standing.decided, number))
+def decided(standing: Standing, number: int, result: Payload | None = None) -> Standing:
+    """Record that a round is over, with its result if all members get it."""
+    return replace(standing, decided=number, result=result) if number > standing.decided else standing
 
 
 def _latest(rounds: dict[int, T]) -> dict[int, T]:
