@@ -178,3 +178,12 @@ async def test_gang_without_enough_functions_leaves_and_starts_later(
     found = await running
     assert found.datasets == (await rig.local(workflow(10))).datasets
     assert set(failures(rig, "late")) == {("throttled", False, False)}
+
+
+@pytest.mark.parametrize("functions", [on_lambda], ids=["lambda"], indirect=True)
+async def test_later_tasks_run_in_functions_that_are_warm(rig: Rig, functions: LambdaPlace) -> None:
+    """There are four slots, and three functions do all the work."""
+    before = len(functions.emulator.invocations)
+    await rig.run(workflow(10), "warm")
+    await rig.stop()
+    assert len(functions.emulator.invocations) - before == MEMBERS

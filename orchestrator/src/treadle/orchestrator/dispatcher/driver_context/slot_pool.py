@@ -157,7 +157,7 @@ class SlotPool:
 
     def _free(self, slot: Slot) -> None:
         self._stuck.discard(slot.name)
-        self._idle.append(slot)
+        self._idle.appendleft(slot)  # next time first: its process, or its function, is warm
 
     # -- stuck slots
 
