@@ -13,6 +13,7 @@ from orchestrator.planner.test_planner import LOCAL, SITE, SOURCE, mapped, plan,
 from treadle.executors.interface import Capabilities
 from treadle.orchestrator.plan.plan import Segment
 from treadle.orchestrator.planner import RunLocation
+from treadle.orchestrator.planner.placement import PlacementRefused
 from treadle.primitives.errors import UsageError
 
 
@@ -74,21 +75,23 @@ def test_gang_on_functions_runs_in_resident_ones() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "members", "more", "why"),
+    ("size", "members", "more", "key", "why"),
     [
-        (4, None, {}, "a: functions of fns have no coordinator to join, and a gang meets at one"),
-        (8, MEMBERS, {}, "a: `gang: 8` needs 8 functions at once, and `concurrency` of fns is 4"),
+        (4, None, {}, "executor", "a: functions of fns have no coordinator to join, and a gang meets at one"),
+        (8, MEMBERS, {}, "gang", "a: `gang: 8` needs 8 functions at once, and `concurrency` of fns is 4"),
         (
             4,
             MEMBERS,
             {"timeout": "870s"},
+            "timeout",
             "a: a gang on fns runs in functions that stay; each works for 860s, and `timeout` is 870s",
         ),
     ],
 )
 def test_gang_that_cannot_start_on_functions_is_refused(
-    size: int, members: Capabilities | None, more: dict[str, Any], why: str
+    size: int, members: Capabilities | None, more: dict[str, Any], key: str, why: str
 ) -> None:
-    with pytest.raises(UsageError) as refused:
+    with pytest.raises(PlacementRefused) as refused:
         on_functions(mapped({"range": 8, "partitions": size}, gang=size, **more), members)
     assert refused.value.message == why
+    assert refused.value.paths[0] == ("stages", "a", key)

@@ -15,62 +15,64 @@ from treadle.dsl.units import format_duration, parse_percentage
 from treadle.executors.interface import Capabilities
 from treadle.executors.program import Arg, Call, Cut, MapPartition, MapRecords, Value
 from treadle.executors.resident.lifetime import GATHERING
-from treadle.primitives.errors import UsageError
 
 from ..plan.plan import FilesFeed, NarrowFeed, Policy, Tolerance
 from . import residency
 from .lowering import Level
 from .pipeline import Pipeline
+from .placement import PlacementRefused
 from .sources import batched
 from .transport import RunLocation
 
 
-def check_gang(site: RunLocation, name: str, size: int, flow: Pipeline) -> None:
-    """Explain the gang of stage `name`. Raises UsageError when its number of partitions is known to differ from `size`,
-    or when that many cannot run together here."""
+def check_gang(site: RunLocation, own: tuple[str, ...], size: int, flow: Pipeline) -> None:
+    """Explain the gang of a stage. Raises PlacementRefused when its number of partitions is known to differ from
+    `size`, or when that many cannot run together here. `own`: the path of the stage in the document."""
     policy = flow.policy or Policy()
     can = residency.gang_place(site, policy.executor)
+    if refused := _why_not(policy, can, size, flow):
+        key, text, hint = refused
+        raise PlacementRefused(f"{own[-1]}: {text}", hint, (*own, key), ("defaults", key), own)
+    together = f"a gang: its {size} partitions run together, each in a"
+    if can.sizes:
+        limit = format_duration(GATHERING)
+        flow.reasons.append(f"{together} function of its own, or none, if not all have started after {limit}")
+    else:
+        flow.reasons.append(f"{together} slot of its own, or not at all")
+
+
+def _why_not(policy: Policy, can: Capabilities, size: int, flow: Pipeline) -> tuple[str, str, str] | None:
+    """The key of the stage that stands against the gang, the reason, and a hint."""
     if flow.partitions and flow.partitions != size:
         count = f"{flow.partitions} partition{'s' * (flow.partitions != 1)}"
-        raise UsageError(f"{name}: its input has {count}, and `gang: {size}` needs exactly {size}", _hint(flow, size))
+        return "gang", f"its input has {count}, and `gang: {size}` needs exactly {size}", _hint(flow, size)
     if not can.gangs:
         text = "workers of this executor cannot connect to each other, and a gang is made of connections"
         if can.sizes:
             text = f"functions of {policy.executor} have no coordinator to join, and a gang meets at one"
-        raise UsageError(
-            f"{name}: {text}",
-            "Give the table of Lambda or OpenWhisk `members` (docs/members.md), or use the local executor.",
-        )
+        hint = "Give the table of Lambda or OpenWhisk `members` (docs/members.md), or use the local executor."
+        return "executor", text, hint
     if size > can.slots:
-        raise UsageError(*_too_few(name, size, can, policy.executor))
+        return "gang", *_too_few(size, can, policy.executor)
     if 0 < can.time_limit < policy.timeout:
-        most = format_duration(can.time_limit)
-        raise UsageError(
-            f"{name}: a gang on {policy.executor} runs in functions that stay; each works for {most}, and `timeout` is "
-            f"{format_duration(policy.timeout)}",
-            f"Give at most `timeout: {most}`, or use the local executor.",
-        )
+        most, asked = format_duration(can.time_limit), format_duration(policy.timeout)
+        stays = f"a gang on {policy.executor} runs in functions that stay; each works for {most}"
+        hint = f"Give at most `timeout: {most}`, or use the local executor."
+        return "timeout", f"{stays}, and `timeout` is {asked}", hint
     if 0 < policy.max_concurrency < size:
-        raise UsageError(
-            f"{name}: `gang: {size}` needs {size} slots at once, and maxConcurrency is {policy.max_concurrency}",
-            f"Give maxConcurrency {size} or more.",
-        )
-    together = f"a gang: its {size} partitions run together, each in a"
-    if can.shares_host or not can.sizes:
-        flow.reasons.append(f"{together} slot of its own, or not at all")
-    else:
-        limit = format_duration(GATHERING)
-        flow.reasons.append(f"{together} function of its own, or none, if not all have started after {limit}")
+        text = f"`gang: {size}` needs {size} slots at once, and maxConcurrency is {policy.max_concurrency}"
+        return "maxConcurrency", text, f"Give maxConcurrency {size} or more."
+    return None
 
 
-def _too_few(name: str, size: int, can: Capabilities, executor: str) -> tuple[str, str]:
+def _too_few(size: int, can: Capabilities, executor: str) -> tuple[str, str]:
     if can.sizes:
         return (
-            f"{name}: `gang: {size}` needs {size} functions at once, and `concurrency` of {executor} is {can.slots}",
+            f"`gang: {size}` needs {size} functions at once, and `concurrency` of {executor} is {can.slots}",
             f"Set `concurrency = {size}` in its table, if the account allows that many, or write a smaller gang.",
         )
     return (
-        f"{name}: `gang: {size}` needs {size} slots at once, and there are {can.slots}",
+        f"`gang: {size}` needs {size} slots at once, and there are {can.slots}",
         f"Set `slots = {size}` in a profile (profiles.toml; the default is one for each processor), or start "
         f"`treadle worker --max-tasks {size}`, or write a smaller gang.",
     )
@@ -93,7 +95,7 @@ def map_flow(level: Level, name: str, stage: MapStage) -> Pipeline:
     flow = _batched(level, name, stage) if stage.batch else level.join(stage.input, name, stage, tolerance)
     _keep_unparsable(flow, stage)
     if stage.gang is not None and not level.planner.sources.excuse:
-        check_gang(level.planner.site, name, stage.gang, flow)
+        check_gang(level.planner.site, (*level.path, "stages", name), stage.gang, flow)
     flow.ops.append(_operation(level, name, stage))
     flow.metrics[name] = dict(stage.metrics)
     if tolerance is not None:
