@@ -14,9 +14,10 @@ from typer.testing import CliRunner
 from treadle.cli import run
 from treadle.cli.common.environment import Environment
 from treadle.cli.common.exit_codes import Exit, code_of
+from treadle.cli.common.new_run import Given
 from treadle.cli.common.options import with_options
 from treadle.cli.dlq_lookup import Letters
-from treadle.cli.run import Given, Starting
+from treadle.cli.run import Starting
 from treadle.cli.view.watcher import Watching
 from treadle.primitives.errors import MissingError, UsageError
 

@@ -12,6 +12,7 @@ from .common import formatting
 from .common.completion import complete_file, complete_run
 from .common.environment import Environment
 from .common.exit_codes import Exit, complain, say_json
+from .common.new_run import Given, prepare_file
 from .common.options import (
     AssumeOption,
     ExecutorOption,
@@ -21,7 +22,6 @@ from .common.options import (
     ProfileOption,
     TextOrJson,
 )
-from .run import Given, prepare_file
 from .view.plan_text import show_plan
 
 if TYPE_CHECKING:

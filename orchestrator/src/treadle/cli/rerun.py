@@ -9,8 +9,9 @@ import typer
 
 from .common.environment import Environment
 from .common.exit_codes import Exit
+from .common.new_run import Given
 from .common.options import DryRunOption, ProfileOption, WatchOption, WholeRunArgument, run_to_change, with_options
-from .run import Given, Starting, show_dry_run, start
+from .run import Starting, show_dry_run, start
 from .view.watcher import Watching, watch_run
 
 if TYPE_CHECKING:

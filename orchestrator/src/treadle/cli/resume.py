@@ -17,8 +17,9 @@ from .common import formatting
 from .common.completion import complete_stage
 from .common.environment import Environment
 from .common.exit_codes import Exit, advise, complain
+from .common.new_run import Given, prepare_file
 from .common.options import InputOption, InputsOption, ProfileOption, WholeRunArgument, run_to_change, with_options
-from .run import Given, prepare_file, say_when_alone
+from .run import say_when_alone
 from .view.watcher import Watching, print_outputs, watch_run
 
 if TYPE_CHECKING:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from treadle.orchestrator.environment.home import Home, room_for_blocks
 from treadle.primitives.errors import UsageError
@@ -179,8 +178,7 @@ class ClientEnvironment:
         async def opened() -> T:
             return await work(await self.open_runs())
 
-        with self.attached():
-            return asyncio.run(opened())
+        return self._run(opened())
 
     def with_client(self, work: Callable[[Client], Awaitable[T]]) -> T:
         """Connect and do `work`."""
@@ -188,8 +186,13 @@ class ClientEnvironment:
         async def connected() -> T:
             return await work(await self.connect())
 
+        return self._run(connected())
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        import asyncio  # late: commands that need no connection import this module too
+
         with self.attached():
-            return asyncio.run(connected())
+            return asyncio.run(work)
 
     async def connect(self, *, start: bool = True) -> Client:
         """Connect to Temporal. On the embedded default, `start` starts the server if necessary. Raises Unreachable."""

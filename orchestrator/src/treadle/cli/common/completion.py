@@ -6,7 +6,6 @@ answer the shell completes file names.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -117,6 +116,8 @@ def _runs(env: Environment, incomplete: str) -> Iterable[str]:
 
 def _listed_runs(env: Environment, prefix: str) -> list[str]:
     """From Temporal; none when the embedded server does not run."""
+    import asyncio
+
     from treadle.orchestrator import embedded
 
     async def names(runs: Runs) -> list[str]:

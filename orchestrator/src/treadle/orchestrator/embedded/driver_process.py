@@ -11,7 +11,7 @@ import os
 import platform
 import subprocess
 import time
-from pathlib import Path
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -163,10 +163,20 @@ def code_fingerprint() -> str:
 
     digest = hashlib.sha256(f"{platform.python_version()} {installed()}".encode())
     for folder in sorted(set(treadle.__path__)):
-        for path in sorted(Path(folder).rglob("*.py")):
-            status = path.stat()
-            digest.update(f"{path} {status.st_size} {status.st_mtime_ns}\n".encode(errors="surrogateescape"))
+        for line in _sources(folder):
+            digest.update(line.encode(errors="surrogateescape"))
     return digest.hexdigest()[:16]
+
+
+def _sources(folder: str) -> Iterator[str]:
+    """Path, size and time of change of each Python file below the folder."""
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda one: one.name):
+            if entry.name.endswith(".py"):
+                status = entry.stat()
+                yield f"{entry.path} {status.st_size} {status.st_mtime_ns}\n"
+            elif entry.name != "__pycache__" and entry.is_dir():
+                yield from _sources(entry.path)
 
 
 def profile_settings(profile: Profile) -> str:
