@@ -39,6 +39,8 @@ class ClientEnvironment:
     def __init__(self, profile: str | None = None, home: Path | None = None) -> None:
         self.home = Home(home)
         self._profile = profile
+        self._driver = ""
+        """The address of the driver that this object has ensured."""
 
     @cached_property
     def profile(self) -> Profile:
@@ -123,12 +125,14 @@ class ClientEnvironment:
         queue = queue or self.queue
         other = other_environment(self.home, queue)
         try:
-            embedded.up(self.home, self.profile, environment=other)
+            status = embedded.up(self.home, self.profile, environment=other)
         except embedded.OtherProfile:
             if self._is_used(queue):
                 raise
             embedded.end_driver(self.home, name_in(queue))
-            embedded.up(self.home, self.profile, environment=other)
+            status = embedded.up(self.home, self.profile, environment=other)
+        if other is None and status.driver is not None:
+            self._driver = status.driver.address
 
     def _is_used(self, queue: str) -> bool:
         """Whether another command is running, or a run of the queue is open."""
@@ -164,7 +168,7 @@ class ClientEnvironment:
         from treadle.orchestrator.run_requests.driver_client import DriverRuns
 
         alive = embedded.running_server(self.home) is not None  # else the direct way starts the server
-        address = answering_driver(self.home) if alive else ""
+        address = self._driver or answering_driver(self.home) if alive else ""
         return DriverRuns(address, self.key, lambda: self._temporal(start=False)) if address else None
 
     async def _temporal(self, *, start: bool = True) -> RunService:

@@ -65,10 +65,10 @@ class StatusReader:
         self._runs, self._run = runs, run
         self.painter = Painter(env.files(run), env.files)
 
-    async def read(self, view: RunView | None = None) -> RunStatus:
-        """`view`: the state of the run, if it is known. Raises NoSuchRun, Unreachable."""
+    async def read(self, view: RunView | None = None, end: RunEnd | None = None) -> RunStatus:
+        """`view`, `end`: the state and the end of the run, if they are known. Raises NoSuchRun, Unreachable."""
         view = view or await self._runs.view(self._run)
-        end = None if view.open else await self._runs.end(self._run)
+        end = None if view.open else end or await self._runs.end(self._run)
         if end is not None:
             self.painter.forget()
         stages = await asyncio.to_thread(self.painter.stages, view, end)

@@ -107,14 +107,15 @@ class Running:
         if plan is None or not (last or time.monotonic() - self._looked >= LOOK_SECONDS):
             return self._text
         self._looked = time.monotonic()
-        from treadle.orchestrator.cost.bill import bill
-        from treadle.orchestrator.cost.measured import Spending
         from treadle.orchestrator.cost.prices import load_prices
         from treadle.orchestrator.run_store.child_runs import family
 
         prices, runs = load_prices(self._env.home), list(family(self._env.files(self._run), self._env.files))
         if not any(can.name in prices.executors for _, _, one in runs for can in one.executors.values()):
             return ""
+        from treadle.orchestrator.cost.bill import bill  # late: few runs have a price
+        from treadle.orchestrator.cost.measured import Spending
+
         for below, files, one in runs:
             self._spending.setdefault(below, Spending(files, one, self._env.plan_site().executors))
         lines = [line for one in self._spending.values() for line in one.lines()]

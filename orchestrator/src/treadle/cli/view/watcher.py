@@ -262,7 +262,7 @@ class Watcher:
         return None
 
     async def _ended(self, end: RunEnd) -> Exit:
-        status = await self._reader.read()
+        status = await self._reader.read(end=end)
         view = status.view
         cost = await asyncio.to_thread(self._cost.text, self._reader.painter.plan, last=True)
         self._screen.show(view, status.stages, cost)
