@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Literal
 
 from msgspec import Struct
@@ -107,7 +108,10 @@ class Painter:
         self._plan: Plan | None = None
         self._closed: dict[str, StageView] = {}
         self._groups = SegmentTaskGroups(files)
-        self._functions = FunctionProgress(files)
+
+    @cached_property
+    def _functions(self) -> FunctionProgress:
+        return FunctionProgress(self._files)
 
     @property
     def plan(self) -> Plan | None:
