@@ -94,10 +94,20 @@ async def test_start_is_not_repeated_when_the_driver_dies_during_it() -> None:
         runs = DriverRuns(server.address, KEY, lambda: asyncio.sleep(0, direct))
         waiting = asyncio.create_task(runs.ask(r.StartRun({}, "endless", "treadle", {})))
         await eventually_async(lambda: asyncio.sleep(0, bool(known.asked)))
-    with pytest.raises(Unreachable, match="the driver has ended") as caught:
+    with pytest.raises(Unreachable, match="it is unknown whether it has started the run") as caught:
         await waiting
     assert "treadle list" in caught.value.hint
     assert direct.asked == []
+
+
+async def test_driver_that_does_not_answer_in_time_is_replaced_directly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(r.RunRequest, "patience", 0.2)
+    known, direct = KnownRuns(), KnownRuns()
+    async with DriverServer(known, KEY) as server:
+        runs = DriverRuns(server.address, KEY, lambda: asyncio.sleep(0, direct))
+        waiting = asyncio.create_task(runs.ask(r.ViewRun("endless")))
+        await eventually_async(lambda: asyncio.sleep(0, direct.asked == known.asked == [r.ViewRun("endless")]))
+        waiting.cancel()
 
 
 @pytest.mark.parametrize("heads", [[b"no json"], [b'{"request":"eval"}'], [b'{"request":"find"}'], [b"{}"] * 2])

@@ -25,8 +25,8 @@ _GREETING = 5.0
 class DriverRuns:
     """The RunService that asks the driver.
 
-    Each request has a connection of its own. If the driver does not answer, or ends before it has answered, this
-    request and all later ones are answered by `direct`.
+    Each request has a connection of its own. If the driver does not answer in time, or ends before it has answered,
+    this request and all later ones are answered by `direct`.
     """
 
     def __init__(self, address: str, deployment_key: bytes, direct: Callable[[], Awaitable[RunService]]) -> None:
@@ -43,7 +43,7 @@ class DriverRuns:
                 return value_of(request, await self._asked(request))
             except _Lost as lost:
                 if lost.sent and not request.repeatable:
-                    text = "the driver has ended, and it is unknown whether it had done what it was asked"
+                    text = "the driver has ended or does not answer; it is unknown whether it has started the run"
                     raise Unreachable(text, "See: treadle list. If there is no such run, try again.") from lost
             self._instead = await self._connected()
         return await self._instead.ask(request)
@@ -67,8 +67,9 @@ class DriverRuns:
             except NotAuthentic as error:
                 raise _other_key(error) from error
             try:
-                await stream.send(encoded(request))
-                answer: RunAnswer = decoded(RunAnswer, await stream.receive())
+                async with asyncio.timeout(request.patience):
+                    await stream.send(encoded(request))
+                    answer: RunAnswer = decoded(RunAnswer, await stream.receive())
                 return answer
             except (OSError, EOFError, WireError) as error:
                 raise _Lost(sent=True) from error

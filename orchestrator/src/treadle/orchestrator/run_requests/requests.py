@@ -36,6 +36,8 @@ class RunRequest(Struct, Generic[A], frozen=True, tag_field="request"):
     """The type A."""
     repeatable: ClassVar[bool] = True
     """False: a client must not repeat the request after a lost connection."""
+    patience: ClassVar[float | None] = 60.0
+    """Seconds for the driver's answer. None: without limit."""
 
 
 class ViewRun(RunRequest[RunView], frozen=True, tag="view"):
@@ -83,6 +85,7 @@ class AwaitEnd(RunRequest[RunEnd], frozen=True, tag="end"):
     """The end of the run, as soon as it has ended. Raises CorruptError for a result of another execution."""
 
     answer = RunEnd
+    patience = None
     run: str
 
 
