@@ -142,7 +142,6 @@ class Watcher:
         self._keys.close()
 
     async def watch(self) -> Exit:
-        await self._runs.view(self._run)
         ended = spawn(self._runs.end(self._run))
         pressed = spawn(self._keys.pressed())
         try:
