@@ -11,6 +11,7 @@ from eventually import eventually_async
 from orchestrator.run_requests.known_runs import ANSWERS, ERRORS, REQUESTS, KnownRuns, refused
 
 from treadle.orchestrator.environment.connection_errors import Unreachable
+from treadle.orchestrator.run_requests import driver_server
 from treadle.orchestrator.run_requests import requests as r
 from treadle.orchestrator.run_requests.driver_client import DriverRuns
 from treadle.orchestrator.run_requests.driver_server import DriverServer
@@ -126,3 +127,12 @@ async def test_invalid_message_ends_its_connection_only(heads: list[bytes]) -> N
             await asyncio.to_thread(talk, server.address)
         assert await DriverRuns(server.address, KEY, refused).ask(r.FindRun("known"))
     assert known.asked == [r.FindRun("known")]
+
+
+async def test_driver_without_a_unix_socket_has_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(address: str) -> None:
+        raise wire.WireError(f"cannot listen at {address}: Operation not permitted")
+
+    monkeypatch.setattr(driver_server, "listen", forbidden)
+    async with DriverServer(KnownRuns(), KEY) as server:
+        assert server.address == ""

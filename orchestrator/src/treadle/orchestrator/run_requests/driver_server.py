@@ -12,6 +12,7 @@ from treadle.primitives.asyncio_tasks import spawn
 from treadle.primitives.errors import InternalError, TreadleError
 from treadle.primitives.wire.acceptor import AcceptedConnection, Acceptor
 from treadle.primitives.wire.connect import listen
+from treadle.primitives.wire.errors import WireError
 from treadle.primitives.wire.handshake import Handshake
 from treadle.primitives.wire.server_connection import ServerConnection
 from treadle.primitives.wire.unauthenticated import Strangers, allowance
@@ -33,7 +34,7 @@ class DriverServer:
 
     def __init__(self, service: RunService, deployment_key: bytes) -> None:
         self.address = ""
-        """The address, after `start`."""
+        """The address, after `start`. Empty: this machine lets the process have no Unix socket."""
         self._service, self._key = service, socket_key(deployment_key)
         self._numbers = itertools.count()
         self._working: dict[ServerConnection, asyncio.Task[None] | None] = {}
@@ -41,10 +42,15 @@ class DriverServer:
         self._acceptor: Acceptor | None = None
 
     async def start(self) -> None:
-        """Listen. Raises WireError."""
+        """Listen, if that is possible: a driver without a socket serves runs all the same."""
         # A name that no other process takes by chance, as it could take one of autobind.
-        self.address = f"unix:treadle-{secrets.token_hex(16)}"
-        sock = listen(self.address)
+        address = f"unix:treadle-{secrets.token_hex(16)}"
+        try:
+            sock = listen(address)
+        except WireError as error:
+            _log.warning("commands ask Temporal themselves: %s", error)
+            return
+        self.address = address
         strangers: Strangers[AcceptedConnection] = Strangers(allowance(), HANDSHAKE_SECONDS)
         self._acceptor = Acceptor(sock, f"requests at {self.address}", strangers, self._accept)
 
