@@ -26,9 +26,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from tqdm import tqdm
 
-from treadle.client import Client, Futures, Session, WorkerTraceback, register_joblib, session
+from treadle.client import Client, Session, WorkerTraceback, register_joblib, session
+from treadle.client.environment import ClientEnvironment
 from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.run_store.call_log import CallLog, ValueAdded
 from treadle.primitives.errors import UsageError
 
 PATIENCE = 90
@@ -112,18 +114,19 @@ def test_results_and_small_arguments_are_writable_as_with_loky(calls: Session) -
 # -- large arrays
 
 
-def sent_arrays(calls: Session) -> int:
-    return sum(isinstance(one, Futures) or one.id.startswith("joblib_array") for one in calls.futures())
+def sent_arrays(home: Path, calls: Session) -> int:
+    log = CallLog(ClientEnvironment(home=home).files(calls.id))
+    return len({one.key for one in log.read() if isinstance(one, ValueAdded)})
 
 
-def test_large_array_is_sent_once_for_all_batches(calls: Session) -> None:
-    known, array = sent_arrays(calls), np.ones(200_000)
+def test_large_array_is_sent_once_for_all_batches(home: Path, calls: Session) -> None:
+    known, array = sent_arrays(home, calls), np.ones(200_000)
     found = Parallel(batch_size=1)(
         delayed(lambda given, number: (given["x"].sum() + number, given["x"].flags.writeable))({"x": array}, number)
         for number in range(6)
     )
     assert found == [(200_000 + number, False) for number in range(6)]
-    assert sent_arrays(calls) == known + 1
+    assert sent_arrays(home, calls) == known + 1
 
 
 def test_large_array_is_sent_as_it_is_at_the_parallel_call(calls: Session) -> None:
@@ -135,11 +138,11 @@ def test_large_array_is_sent_as_it_is_at_the_parallel_call(calls: Session) -> No
 
 
 @pytest.mark.parametrize("setting", [{"max_nbytes": None}, {"max_nbytes": "10M"}, {"mmap_mode": "c"}])
-def test_array_below_joblibs_limit_is_sent_with_each_batch(calls: Session, setting: Any) -> None:
-    known, array = sent_arrays(calls), np.ones(200_000)
+def test_array_below_joblibs_limit_is_sent_with_each_batch(home: Path, calls: Session, setting: Any) -> None:
+    known, array = sent_arrays(home, calls), np.ones(200_000)
     found = Parallel(**setting)(delayed(lambda given: given.flags.writeable)(array) for _ in range(2))
     assert found == [True, True]
-    assert sent_arrays(calls) == known
+    assert sent_arrays(home, calls) == known
 
 
 def test_array_that_workers_shall_write_is_refused(calls: Session) -> None:

@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from treadle.orchestrator.dispatcher.decisions.open_calls import (
     BeginCall,
+    DropResult,
     ExpectCalls,
     FailCall,
     OpenCalls,
     OpenFunction,
     Step,
+    TakeValue,
     WithdrawCall,
 )
 from treadle.orchestrator.run_store.call_log import (
@@ -26,6 +28,8 @@ from treadle.orchestrator.run_store.call_log import (
     FunctionAdded,
     Need,
     NoMoreCalls,
+    ValueAdded,
+    ValueReleased,
 )
 from treadle.primitives.encoding.references import BlockRef, Part
 from treadle.primitives.errors import CorruptError
@@ -203,3 +207,53 @@ def test_cancelled_call_is_withdrawn_unless_it_is_over() -> None:
     assert calls.add(Cancelled("b", 0)) == [WithdrawCall(CallPlace("square-1", 1))]
     assert begun(calls.ended(CallPlace("square-1", 0), block("made"))) == []
     assert calls.add(Cancelled("a", 0)) == []
+
+
+def test_inner_result_is_dropped_once_its_readers_have_ended() -> None:
+    calls = OpenCalls()
+    inner = Called("a", "f", block("calls/a", 2), 2, 1, gives="nothing")
+    for record in (FUNCTION, inner, called("b", needs=((("a", 0),), (("a", 0), ("a", 1))), parts=2)):
+        calls.add(record)
+    first, second = block("first"), block("second")
+    for partition, made in enumerate((first, second)):
+        assert not dropped(calls.ended(CallPlace("square-1", partition), made))
+    assert dropped(calls.ended(CallPlace("square-1", 3), block("made"))) == [second]
+    assert dropped(calls.ended(CallPlace("square-1", 2), None)) == [first], "a failed reader is none any more"
+
+
+def test_result_that_a_client_may_read_is_never_dropped() -> None:
+    calls = OpenCalls()
+    for record in (FUNCTION, called("a"), called("b", needs=((("a", 0),),))):
+        calls.add(record)
+    for partition in range(2):
+        assert not dropped(calls.ended(CallPlace("square-1", partition), block("made")))
+
+
+def test_value_is_dropped_once_no_client_holds_it_and_no_call_needs_it() -> None:
+    calls, place = OpenCalls(), CallPlace("values", 0)
+    value = ValueAdded("v", block("values/v"), "one")
+    for record in (FUNCTION, value, ValueAdded("v", block("values/v"), "two")):
+        for step in calls.add(record):
+            assert not isinstance(step, TakeValue) or not calls.ended(place, step.value.block)
+    assert begun(calls.add(called("a", needs=((("v", 0),),)))) == [CallPlace("square-1", 0)]
+    assert not calls.add(ValueReleased("v", "one"))
+    assert not dropped(calls.ended(CallPlace("square-1", 0), block("made")))
+    assert dropped(calls.add(ValueReleased("v", "two"))) == [block("values/v")]
+    assert not calls.needs(place)
+    assert calls.idle
+    assert not begun(calls.add(called("b", needs=((("v", 0),),)))), "the value is gone"
+    assert calls.add(value) == [TakeValue(place, value)]
+    assert begun(calls.ended(place, value.block)) == [CallPlace("square-1", 1)]
+
+
+def test_call_fails_when_a_value_among_its_arguments_is_lost() -> None:
+    calls, place = OpenCalls(), CallPlace("values", 0)
+    for record in (FUNCTION, ValueAdded("v", block("values/v"), "one")):
+        calls.add(record)
+    calls.ended(place, None)
+    assert FailCall(CallPlace("square-1", 0), place) in calls.add(called("a", needs=((("v", 0),),)))
+    assert calls.failed == 0, "a value is no call"
+
+
+def dropped(steps: list[Step]) -> list[BlockRef]:
+    return [step.block for step in steps if isinstance(step, DropResult)]

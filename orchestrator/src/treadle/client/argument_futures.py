@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from treadle.orchestrator.run_store.call_log import Need
 from treadle.primitives.errors import UsageError
 
@@ -11,8 +13,9 @@ from .futures import CallOwner, Future, Futures
 class ArgumentFutures:
     """Names the futures among arguments, and collects the results that they need."""
 
-    def __init__(self, link: CallOwner) -> None:
-        self._link = link
+    def __init__(self, link: CallOwner, share: Callable[[object], str] | None = None) -> None:
+        """`share`: the key of a value that is sent apart from the calls; empty for any other object."""
+        self._link, self._share = link, share
         self._numbers: dict[Need, int] = {}
 
     @property
@@ -20,9 +23,11 @@ class ArgumentFutures:
         return list(self._numbers)
 
     def name(self, found: object) -> object:
-        """The name of a future. None for another object. Raises UsageError for a future of another session."""
+        """The name of a future or of a shared value. None for another object. Raises UsageError for a future of another
+        session."""
         if not isinstance(found, Future | Futures):
-            return None
+            key = self._share(found) if self._share else ""
+            return ("one", self._number(key, 0), 0) if key else None
         if found.link is not self._link:
             raise UsageError("a future of another session is an argument", "Pass its result.")
         if isinstance(found, Future):

@@ -6,6 +6,7 @@ import hashlib
 import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from typing import Any, Self
 
@@ -16,8 +17,9 @@ from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import UsageError
 
 from .argument_futures import ArgumentFutures
+from .argument_values import ArgumentValues, Place
 from .call_content import CallContent
-from .futures import Futures
+from .futures import Future, Futures
 from .map_reduction import Arguments, CallStep
 from .project_modules import take_by_value
 from .session_link import SessionLink
@@ -37,8 +39,10 @@ class CallOptions(tuple[str, int, float, int]):
 class CallSender:
     """Sends the calls of a session. For any number of threads."""
 
-    def __init__(self, link: SessionLink, blocks: Blocks) -> None:
-        self._link, self._blocks = link, blocks
+    def __init__(self, link: SessionLink, blocks: Blocks, place: Callable[[str], Place]) -> None:
+        """`place`: of large values for the calls of an executor."""
+        self._link, self._blocks, self._place = link, blocks, place
+        self._values = ArgumentValues(link, blocks)
         self._functions: dict[Hashable, str] = {}
 
     def send(
@@ -50,16 +54,30 @@ class CallSender:
         *,
         step: CallStep,
         reuse: bool = False,
+        fixed: bool = True,
     ) -> Futures:
-        """Send calls of one function, `chunk` in each partition. `reuse`: unless there is an equal call.
+        """Send calls of one function, `chunk` in each partition. `reuse`: unless there is an equal call. `fixed`: no
+        argument changes while `calls` are read.
 
         Raises UsageError for a function or arguments that cannot be pickled.
         """
-        calls = iter(calls)
+        with self._values.sharing(partial(self._place, options[0]), fixed=fixed) as share:
+            return self._send(function, iter(calls), options, chunk, step, reuse, share)
+
+    def _send(
+        self,
+        function: Callable[..., Any],
+        calls: Iterator[Arguments],
+        options: CallOptions,
+        chunk: int,
+        step: CallStep,
+        reuse: bool,
+        share: Callable[[object], str],
+    ) -> Futures:
         content = self._content(function, (*options, *step[1:], chunk)) if reuse else None
         needs, parts, count = list[tuple[Need, ...]](), list[list[Any]](), 0
         while some := list(islice(calls, chunk)):
-            packed, needed = self._packed(some)
+            packed, needed = self._packed(some, share)
             needs.append(needed)
             parts.append([packed])
             count += len(some)
@@ -86,8 +104,15 @@ class CallSender:
     def _put(self, parts: list[list[Any]]) -> BlockRef:
         return self._blocks.put(f"calls/{self._link.key()}", "objects", parts, "store", _INLINE)
 
-    def _packed(self, calls: Sequence[Arguments]) -> tuple[tuple[int, Packed], tuple[Need, ...]]:
-        names = ArgumentFutures(self._link)
+    def put(self, value: object, options: CallOptions) -> Future:
+        """Send a value for calls with these options. Raises UsageError for a value that cannot be pickled."""
+        with _taken("the value cannot be pickled", "Pass plain data."):
+            return self._values.put(value, self._place(options[0]))
+
+    def _packed(
+        self, calls: Sequence[Arguments], share: Callable[[object], str]
+    ) -> tuple[tuple[int, Packed], tuple[Need, ...]]:
+        names = ArgumentFutures(self._link, share)
         with _taken("the arguments cannot be pickled", "Pass plain data, or what makes it: a path, an address."):
             return (len(calls), pack(list(calls), names.name)), tuple(names.needs)
 
@@ -98,13 +123,14 @@ class CallSender:
         name = _name(step.named)
         with _taken(f"{name} cannot be taken by value", "Pass what it captures as an argument."):
             packed = pack(function)
-        known = content.function if content else (hashlib.sha256(packed[0]).digest(), options, name, step.parts)
+        kept = step.gives != "nothing"
+        known = content.function if content else (hashlib.sha256(packed[0]).digest(), options, name, step.parts, kept)
         if known not in self._functions or (len(packed) > 1 and not content):
             key = content.function if content else self._link.key()
             if content:
                 self._tell_change(name, content)
             parts = content.parts if content else {}
-            self._link.send(FunctionAdded(key, name, self._put([[packed]]), *options, step.parts, parts))
+            self._link.send(FunctionAdded(key, name, self._put([[packed]]), *options, kept, step.parts, parts))
             self._functions[known] = key
         return self._functions[known]
 

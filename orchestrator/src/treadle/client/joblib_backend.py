@@ -23,12 +23,12 @@ from typing import Any
 
 from joblib.parallel import AutoBatchingMixin, FallbackToBackend, ParallelBackendBase, SequentialBackend
 
-from treadle.executors.operations.joblib_batch import joblib_array, joblib_batch, unpack_writable
+from treadle.executors.operations.joblib_batch import joblib_batch, unpack_writable
 from treadle.primitives.encoding.by_value import pack
 from treadle.primitives.errors import UsageError
 
 from .environment import ClientEnvironment
-from .futures import CallKey, Future
+from .futures import Future
 from .open_session import Session
 from .project_modules import take_by_value
 from .session_calls import SessionCalls
@@ -219,7 +219,6 @@ class _Batches:
         """The future of an array, which is sent when it is found first."""
         known, future = self._arrays.get(id(array), (None, None))
         if known is None or known() is not array or future is None:
-            call = self._calls.map(joblib_array, [array])
-            future = Future(call.link, CallKey(call.key))  # only a name: its result does not come here
+            future = self._calls.put(array)
             self._arrays[id(array)] = weakref.ref(array), future
         return future

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from concurrent.futures import Executor
+from functools import cache
 from typing import TYPE_CHECKING, Any, Self
 
 from treadle.orchestrator.plan.plan import Policy
@@ -13,6 +14,7 @@ from treadle.orchestrator.run_store.run_files import Submission
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.stores.shared_memory import HostFolder
 
+from .argument_values import Place
 from .call_sending import CallOptions, CallSender
 from .connection import ClientConnection
 from .futures import CallKey, Future, Futures
@@ -38,7 +40,7 @@ class Session(SessionCalls):
         self._files = env.files(run)
         blocks = Blocks(env.store, run, HostFolder(env.home.host_root))
         self._link = SessionLink(self._files, blocks, self.look)
-        self._sender = CallSender(self._link, blocks)
+        self._sender = CallSender(self._link, blocks, cache(self._place_of))
         super().__init__(self._sender, self._slots_of, CallOptions(), reuse)
         self._display = self._shown(show)
 
@@ -74,6 +76,12 @@ class Session(SessionCalls):
         if options != CallOptions():
             self._check(Policy(executor=executor or self._executor, timeout=timeout, memory_start=memory))
         return SessionCalls(self._sender, self._slots_of, options, self._reuse if reuse is None else reuse)
+
+    def _place_of(self, executor: str) -> Place:
+        """Where large values for the calls of an executor go: its workers on this host map them."""
+        env = self._connection.environment
+        shared = env.profile.embedded and env.capabilities(executor or self._executor).shares_host
+        return "host" if shared else "store"
 
     def _slots_of(self, executor: str) -> int:
         """The slots of an executor. Empty: that of the session."""

@@ -23,12 +23,21 @@ class SessionCalls:
     def __init__(self, sender: CallSender, slots: Callable[[str], int], options: CallOptions, reuse: bool) -> None:
         """`slots`: the slots of an executor."""
         self._send = partial(sender.send, options=options, reuse=reuse)
+        self._put = partial(sender.put, options=options)
         self._slots = partial(slots, options[0])
 
     @property
     def slots(self) -> int:
         """The calls that can run at the same time: the slots of the executor of these calls."""
         return self._slots()
+
+    def put(self, value: object) -> Future:
+        """Send a value now, for any number of calls: the future is an argument that stands for it.
+
+        Arrays of numbers and Arrow tables of 1 MiB and more need no `put`: a session sends each once. Raises UsageError
+        for a value that cannot be pickled.
+        """
+        return self._put(value)
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Future:
         """Call the function once. Raises UsageError for a function or arguments that cannot be pickled.
@@ -49,18 +58,28 @@ class SessionCalls:
         items = zip(*iterables, strict=False)
         if chunk == "auto" and len(known) == len(iterables):  # the items need not be in memory together
             chunk = _automatic(min(known, default=0))
-        return self.starmap(function, items, chunk=chunk)
+        return self._starmap(function, items, chunk, fixed=all(isinstance(one, list | tuple) for one in iterables))
 
     def starmap(
         self, function: Callable[..., Any], /, items: Iterable[Iterable[Any]], *, chunk: int | Literal["auto"] = "auto"
     ) -> Futures:
         """As `map`, with the members of each item as arguments."""
+        return self._starmap(function, items, chunk, fixed=isinstance(items, list | tuple))
+
+    def _starmap(
+        self,
+        function: Callable[..., Any],
+        items: Iterable[Iterable[Any]],
+        chunk: int | Literal["auto"],
+        *,
+        fixed: bool,
+    ) -> Futures:
         if chunk == "auto":
             items = list(items)
             chunk = _automatic(len(items))
         calls: Iterable[Arguments] = ((tuple(item), {}) for item in items)
         step = CallStep(function, gives="futures")
-        return self._send(function, calls, chunk=_checked(chunk), step=step)
+        return self._send(function, calls, chunk=_checked(chunk), step=step, fixed=fixed)
 
     def map_reduce(
         self,

@@ -5,14 +5,22 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
 from treadle.executors.operations.calls import CallResult
-from treadle.orchestrator.dispatcher.ledger.ledger import CANCELLED, Committed, Failed, LedgerReader, Record, Started
+from treadle.orchestrator.dispatcher.ledger.ledger import (
+    CANCELLED,
+    Committed,
+    Copied,
+    Failed,
+    LedgerReader,
+    Record,
+    Started,
+)
 from treadle.orchestrator.plan.plan import CALLS
 from treadle.orchestrator.run_store.call_log import (
     Called,
@@ -22,10 +30,12 @@ from treadle.orchestrator.run_store.call_log import (
     CallRecord,
     Cancelled,
     FunctionAdded,
+    ValueAdded,
+    ValueReleased,
 )
 from treadle.primitives.encoding.by_value import unpack
 from treadle.primitives.encoding.references import BlockRef
-from treadle.primitives.errors import StoreError, TreadleError
+from treadle.primitives.errors import MissingError, StoreError, TreadleError
 from treadle.primitives.stores.input_files import is_local
 
 from .futures import WHOLE, CallKey, CallProgress, Future, SessionEnded, call_failed, settle, show_running, unreadable
@@ -64,6 +74,8 @@ class SessionLink:
         self._outbox: list[CallRecord] = []
         self._counts: defaultdict[str, CallProgress] = defaultdict(CallProgress)
         self._ends: dict[CallPlace, BlockRef | Failed] = {}
+        self._released: deque[str] = deque()
+        """Keys of values that this client makes no further calls with."""
         self._begun: set[CallPlace] = set()
         self._mine: set[str] = set()
         """Keys of the calls that were made here."""
@@ -112,6 +124,14 @@ class SessionLink:
         """Whether calls have this key."""
         with self._lock:
             return key in self._mine or key in self._index.first
+
+    def send_value(self, key: str, block: BlockRef) -> None:
+        """As `send`, for a value that this client holds until `release`."""
+        self.send(ValueAdded(key, block, self._writer))
+
+    def release(self, key: str) -> None:
+        """Make no further calls with a value. It takes no lock: futures are collected anywhere."""
+        self._released.append(key)
 
     def latest(self, name: str) -> FunctionAdded | None:
         """The last function of this name whose calls may be reused."""
@@ -266,6 +286,8 @@ class SessionLink:
 
     def _write(self) -> list[CallRecord]:
         with self._lock:
+            while self._released:
+                self._outbox.append(ValueReleased(self._released.popleft(), self._writer))
             batch = list(self._outbox)
         if not batch:
             return []
@@ -282,12 +304,19 @@ class SessionLink:
                 if self._index.ended:
                     self._refuse_own(record)
                     continue
-                if self._index.add(record) and isinstance(record, Called):
-                    self._counts[self._index.first[record.key].segment].calls += record.calls
-                    self._note_own(record)
-                    for future in self._unplaced.pop(record.key, ()):
-                        self._place(future)
+                if self._index.add(record) and isinstance(record, Called | ValueAdded):
+                    self._take_call(record)
             self._news.notify_all()
+
+    def _take_call(self, record: Called | ValueAdded) -> None:
+        place = self._index.first[record.key]
+        if isinstance(record, Called):
+            self._counts[place.segment].calls += record.calls
+            self._note_own(record)
+        else:
+            self._ends[place] = record.block
+        for future in self._unplaced.pop(record.key, ()):
+            self._place(future)
 
     def _take_ends(self, records: Sequence[Record]) -> None:
         if not records:
@@ -306,6 +335,9 @@ class SessionLink:
             case Committed(segment, outcome) if outcome.block is not None:
                 failed = sum(count.failed for count in outcome.counts.values())
                 self._note(CallPlace(segment, outcome.partition), outcome.block, failed)
+            case Copied(segment, partitions):
+                for place in (CallPlace(segment, one) for one in partitions):
+                    self._note_copy(place)
             case Failed(segment, partition) if record.final:
                 place = CallPlace(segment, partition)
                 self._note(place, record, self._calls_in(place))
@@ -343,6 +375,13 @@ class SessionLink:
         if place in self._waiting:
             self._ready.append(place)
 
+    def _note_copy(self, place: CallPlace) -> None:
+        end = self._ends.get(place)
+        if isinstance(end, BlockRef):
+            self._ends[place] = end.in_store()
+            if place in self._waiting:
+                self._ready.append(place)
+
     def _deliver(self, place: CallPlace) -> None:
         with self._lock:
             futures, end = self._waiting.pop(place, []), self._ends[place]
@@ -361,7 +400,11 @@ class SessionLink:
         try:
             results = self._results(place, end)
         except Exception as error:  # noqa: BLE001  a user's class may raise anything when it is rebuilt
-            future.set_exception(unreadable(name, error))
+            if isinstance(error, MissingError) and "store" not in end.locations:
+                with self._lock:  # until the driver has copied the block, or has had it made again
+                    self._waiting[place].append(future)
+            else:
+                future.set_exception(unreadable(name, error))
             return
         if future.call.position == WHOLE:
             future.set_result(results)

@@ -13,6 +13,7 @@ from mmap import mmap
 from typing import Any, Literal, Protocol, TypeVar
 
 import xxhash
+from msgspec.structs import replace
 
 from .encoding.codec import decode, encode, pieces, rows
 from .encoding.encoded_parts import BlockIndex, EncodedPart
@@ -175,17 +176,29 @@ class Blocks:
     def _is_gone(self, name: str) -> bool:
         return self.host is None or not self.host.path(self.on_host(name)).exists()
 
-    def copy_to_store(self, ref: BlockRef) -> None:
-        """Give a block that was put with a durability a second location, in the store.
+    def copy_to_store(self, ref: BlockRef) -> BlockRef:
+        """Give a block a second location, in the store. Returns its reference with that, and with the digests that
+        readers there need.
 
-        Raises MissingError and CorruptError when the block is not readable, and StoreError.
+        A block of another host must have been put with a durability. Raises MissingError and CorruptError when the
+        block is not readable, and StoreError.
         """
         host = self.host
         if host is not None and f"host:{host.host_id}" in ref.locations:
-            self._store.put(self._object(ref.name), host.map(self.on_host(ref.name)))  # its readers check it
+            data = host.map(self.on_host(ref.name))
+            self._store.put(self._object(ref.name), data)  # its readers check it
+            ref = replace(ref, parts=tuple(_with_digest(part, data) for part in ref.parts))
         else:
             parts = map(ref.slice, range(len(ref.parts)))
             self._store.put(self._object(ref.name), (self._from_the_first(part, _as_it_is) for part in parts))
+        return ref.in_store()
+
+    def remove(self, ref: BlockRef) -> None:
+        """Remove a block from this host and from the store. A missing block is not an error. Raises StoreError."""
+        if self.host is not None and f"host:{self.host.host_id}" in ref.locations:
+            self.host.delete(self.on_host(ref.name))
+        if "store" in ref.locations:
+            self._store.delete([self._object(ref.name)])
 
     def get(self, slice: Slice, *, shared: bool = False) -> Any:
         """Return the decoded value of a part, from the first location that has an undamaged copy.
@@ -326,6 +339,12 @@ class Blocks:
             if part.length < _MAPPED_FROM:
                 return read_range(path, part.offset, part.length)
             return map_file(path)[part.offset : part.offset + part.length]
+
+
+def _with_digest(part: Part, block: memoryview) -> Part:
+    if part.digest:
+        return part
+    return replace(part, digest=_sha256([block[part.offset : part.offset + part.length]]))
 
 
 def _as_it_is(data: Buffer) -> Buffer:

@@ -17,11 +17,6 @@ def joblib_batch(packed: Packed, arrays: Sequence[Any]) -> Packed:
     return pack(unpack_writable(packed, arrays)())
 
 
-def joblib_array(array: Any) -> Any:
-    """Return a large array, so that several batches can name it as the result of this call."""
-    return array
-
-
 def unpack_writable(packed: Packed, arrays: Sequence[Any] = ()) -> Any:
     """Return a packed value whose own arrays are writable copies."""
     data, *buffers = packed

@@ -25,6 +25,8 @@ from .run_files import RunFiles, Submission
 
 SESSION = "session"
 """Memo key of a submission: the run is a session."""
+VALUES = "values"
+"""The segment of the large values: no function has this name."""
 Gives = Literal["future", "futures", "nothing"]
 """What a client has of a call: a future, one for each item, or nothing, since only another call needs the results."""
 Need = tuple[str, int]
@@ -46,10 +48,30 @@ class FunctionAdded(Struct, frozen=True, tag="function"):
     """Seconds that a partition may take. 0: no limit."""
     memory: int = 0
     """Bytes that an attempt may allocate. 0: the slot's limit."""
+    kept: bool = True
+    """Results are copied to the store. False: only further calls need them, and lost ones are made again."""
     parts: int = 0
     """Members of each result, which are stored apart. 0: results are stored whole."""
     content: dict[str, str] = {}
     """The digests of the parts of the function, by their names in a message, if its calls may be reused."""
+
+
+class ValueAdded(Struct, frozen=True, tag="value"):
+    """A large value among arguments, held by a client. Calls need it as they need a result."""
+
+    key: str
+    """Its content: equal values have one key."""
+    block: BlockRef
+    """One CallResult by value, alone in a list."""
+    holder: str
+    """The client. Empty: the driver, which has copied the block to the store."""
+
+
+class ValueReleased(Struct, frozen=True, tag="released"):
+    """The client makes no further calls with a value, unless it adds it again."""
+
+    key: str
+    holder: str
 
 
 class Called(Struct, frozen=True, tag="called"):
@@ -81,7 +103,7 @@ class NoMoreCalls(Struct, frozen=True, tag="ended"):
     """No further call follows."""
 
 
-CallRecord = FunctionAdded | Called | Cancelled | NoMoreCalls
+CallRecord = FunctionAdded | ValueAdded | ValueReleased | Called | Cancelled | NoMoreCalls
 
 
 class CallEntry(Struct, frozen=True, array_like=True):
@@ -114,6 +136,8 @@ class CallIndex:
         self.calls: dict[str, Called] = {}
         self.functions: dict[str, FunctionAdded] = {}
         """By segment."""
+        self.values: dict[str, BlockRef] = {}
+        """By key."""
         self.ended = False
 
     def add(self, record: CallRecord) -> bool:
@@ -134,6 +158,9 @@ class CallIndex:
                 self._keys[segment].append(key)
                 self.calls[key] = record
                 self._sizes[segment] += len(record.arguments.parts)
+            case ValueAdded(key, block):
+                self.first.setdefault(key, CallPlace(VALUES, len(self.values)))
+                self.values[key] = block
             case NoMoreCalls():
                 self.ended = True
             case FunctionAdded() | Called():
@@ -150,7 +177,7 @@ class CallIndex:
         call = self.calls[key]
         needed = {name: None for needs in call.needs for name, _ in needs}
         for name in (call.parts_of,) if call.parts_of else needed:
-            if self.calls[name].gives == "nothing":
+            if name in self.calls and self.calls[name].gives == "nothing":
                 yield from self.with_inner(name)
 
     def size(self, segment: str) -> int:

@@ -22,7 +22,8 @@ _CONTAINERS = _SEQUENCES | {dict}
 
 
 def is_frozen(kind: Kind, value: Any) -> bool:
-    """Read-only arrays, tables, and lists of records of exact immutable types (tuples and frozensets of them too).
+    """Read-only arrays and buffers, tables, and lists of records of exact immutable types (also in tuples and
+    frozensets).
 
     The list of records itself is the runtime's: a user function gets an iterator over it.
     """
@@ -42,6 +43,8 @@ def _are_frozen(values: Iterable[Any]) -> bool:
             return False
         if any(cls.__name__ == "ndarray" for cls in types) and not all(map(_is_frozen_array, _arrays(values))):
             return False
+        if memoryview in types and not all(value.readonly for value in values if type(value) is memoryview):
+            return False
         if not types & _NESTED:
             return True
         nested = values if met <= _NESTED else [value for value in values if type(value) in _NESTED]
@@ -56,9 +59,9 @@ def _arrays(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def _may_be_frozen(cls: type) -> bool:
-    """Return whether a non-atomic type is Fraction, a NumPy scalar, or `ndarray`, whose own flags decide."""
+    """Return whether a non-atomic type is Fraction, a NumPy scalar, or a buffer, whose own flags decide."""
     fractions, numpy = sys.modules.get("fractions"), sys.modules.get("numpy")
-    if fractions is not None and cls is fractions.Fraction:
+    if cls is memoryview or (fractions is not None and cls is fractions.Fraction):
         return True
     return numpy is not None and (
         cls is numpy.ndarray or (issubclass(cls, numpy.generic) and not issubclass(cls, numpy.void | numpy.object_))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 Kind = Literal["objects", "table", "array"]
 """`objects`: a list of Python records; `table`: an Arrow table; `array`: a NumPy array, a record is `a[i]`."""
@@ -47,6 +48,10 @@ class BlockRef(Struct, frozen=True, array_like=True):
         part = self.parts[index]
         inline = self.inline[part.offset : part.offset + part.length] if self.inline else b""
         return Slice(self.name, self.kind, part, self.locations, inline)
+
+    def in_store(self) -> BlockRef:
+        """The block with the store as a further location."""
+        return self if "store" in self.locations else replace(self, locations=(*self.locations, "store"))
 
 
 class Slice(Struct, frozen=True, array_like=True):

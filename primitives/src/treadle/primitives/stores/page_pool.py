@@ -7,7 +7,7 @@ import fcntl
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from .atomic_files import make_folders
@@ -28,7 +28,15 @@ class Spares:
 
     def keep(self, folder: Path) -> None:
         """Take the large files below a folder that is being removed, as far as there is room. Raises OSError."""
-        large = [(path, size) for path, size in _files(folder) if size >= LEAST]
+        self._keep(_files(folder))
+
+    def keep_file(self, path: Path) -> None:
+        """Take a file that is being removed, as `keep` does. Raises OSError."""
+        with contextlib.suppress(FileNotFoundError):
+            self._keep([(path, path.stat().st_size)])
+
+    def _keep(self, files: Iterable[tuple[Path, int]]) -> None:
+        large = [(path, size) for path, size in files if size >= LEAST]
         if not large:
             return
         make_folders(self._folder)

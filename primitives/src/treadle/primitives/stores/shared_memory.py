@@ -84,6 +84,12 @@ class HostFolder:
             self.spares.keep(folder := self.path(name))
             remove_folder(folder)
 
+    def delete(self, name: str) -> None:
+        """Remove a block; mappings of it stay readable. A missing block is not an error."""
+        with border(self.url, name):
+            self.spares.keep_file(path := self.path(name))
+            path.unlink(missing_ok=True)
+
     def folders(self, name: str = "") -> list[str]:
         """Return the names directly below a name that hold blocks; `""` lists the runs."""
         folder = self.path(name) if name else self.root

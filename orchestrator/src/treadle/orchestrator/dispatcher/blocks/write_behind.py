@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from treadle.executors.program import Outcome
 from treadle.primitives.asyncio_tasks import spawn
@@ -19,20 +20,30 @@ AT_ONCE = 4
 _log = logging.getLogger(__name__)
 
 
+Copied = Callable[[int, asyncio.Task[bool]], None]
+"""Takes a partition and its copy: whether its block is now in the store, or a StoreError."""
+
+
 class Copies:
     """Copies blocks in the background, a few at a time."""
 
-    def __init__(self, blocks: Blocks) -> None:
+    def __init__(self, blocks: Blocks, copied: Copied | None = None) -> None:
         self._blocks = blocks
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._tasks: dict[int, asyncio.Task[bool]] = {}
+        self._copied = copied
 
     @staticmethod
-    def of(segment: Segment, blocks: Blocks, committed: Iterable[Outcome]) -> Copies | None:
-        """A copier for the segment, started for the blocks that are already committed; None if it needs no copies."""
+    def of(
+        segment: Segment, blocks: Blocks, committed: Iterable[Outcome], copied: Copied | None = None
+    ) -> Copies | None:
+        """A copier for the segment, started for the blocks that are already committed; None if it needs no copies.
+
+        `copied` is called after each copy, which is then forgotten: `finished` waits for the others.
+        """
         if segment.policy.durability != "segment" or segment.put != "host":
             return None
-        copies = Copies(blocks)
+        copies = Copies(blocks, copied)
         for outcome in committed:
             copies.add(outcome)
         return copies
@@ -41,7 +52,15 @@ class Copies:
         """Start to copy a committed block, unless the store has it or it travels inline."""
         block = outcome.block
         if block is not None and not {"store", "inline"} & set(block.locations):
-            self._tasks[outcome.partition] = spawn(self._copy(block))
+            task = self._tasks[outcome.partition] = spawn(self._copy(block))
+            if self._copied is not None:
+                task.add_done_callback(partial(self._ended, self._copied, outcome.partition))
+
+    def _ended(self, copied: Copied, partition: int, task: asyncio.Task[bool]) -> None:
+        if self._tasks.get(partition) is task:
+            del self._tasks[partition]
+        if not task.cancelled():
+            copied(partition, task)
 
     async def finished(self) -> tuple[int, ...]:
         """Partitions whose block is now in the store. Raises StoreError when the store refuses a block."""

@@ -6,13 +6,24 @@ partition fails with it. A call of an ended session is ignored: the order of the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from treadle.executors.program import BlockInput
 from treadle.primitives.encoding.references import BlockRef, Slice
 
-from ...run_store.call_log import Called, CallIndex, CallPlace, CallRecord, Cancelled, FunctionAdded
+from ...run_store.call_log import (
+    VALUES,
+    Called,
+    CallIndex,
+    CallPlace,
+    CallRecord,
+    Cancelled,
+    FunctionAdded,
+    ValueAdded,
+    ValueReleased,
+)
 
 
 class OpenFunction(NamedTuple):
@@ -27,6 +38,13 @@ class ExpectCalls(NamedTuple):
 
     segment: str
     partitions: int
+
+
+class TakeValue(NamedTuple):
+    """A large value of a client; it has `ended` once its block is found, or found to be lost."""
+
+    place: CallPlace
+    value: ValueAdded
 
 
 class BeginCall(NamedTuple):
@@ -49,7 +67,13 @@ class WithdrawCall(NamedTuple):
     place: CallPlace
 
 
-Step = OpenFunction | ExpectCalls | BeginCall | FailCall | WithdrawCall
+class DropResult(NamedTuple):
+    """All partitions that need a result or a value have ended, and nothing else may need it."""
+
+    block: BlockRef
+
+
+Step = OpenFunction | TakeValue | ExpectCalls | BeginCall | FailCall | WithdrawCall | DropResult
 
 
 class OpenCalls:
@@ -66,7 +90,14 @@ class OpenCalls:
         """Waiting partition -> the partitions that it waits for."""
         self._readers: dict[CallPlace, list[CallPlace]] = {}
         self._arguments: dict[CallPlace, Slice] = {}
+        self._inner: dict[CallPlace, tuple[CallPlace, ...]] = {}
+        """Partition that has not ended -> the values among its needs, and the results that only its call needs."""
+        self._uses: Counter[CallPlace] = Counter()
+        """Such a result, or a value -> its partitions that have not ended."""
+        self._holders: dict[CallPlace, set[str]] = {}
+        """Value -> the clients that may use it in further calls."""
         self.expected = 0
+        self._ended = 0
 
     @property
     def over(self) -> bool:
@@ -76,11 +107,15 @@ class OpenCalls:
     @property
     def idle(self) -> bool:
         """Whether every call so far has ended."""
-        return len(self._done) >= self.expected
+        return self._ended >= self.expected
 
     @property
     def failed(self) -> int:
-        return sum(block is None for block in self._done.values())
+        return sum(block is None for place, block in self._done.items() if place.segment != VALUES)
+
+    def has_copy(self, block: str) -> bool:
+        """Whether the store has a block, as far as known. False: of a value that was not copied yet."""
+        return not any(one.name == block and "store" not in one.locations for one in self._index.values.values())
 
     def left(self, segment: str) -> list[CallPlace]:
         """The partitions of a segment that were called and have not ended."""
@@ -98,18 +133,43 @@ class OpenCalls:
             return [OpenFunction(segment, self._index.functions[segment])]
         if isinstance(record, Called) and is_new:
             return list(self._called(record))
+        if isinstance(record, ValueAdded):
+            place = self._index.first[record.key]
+            self._holders.setdefault(place, set()).update({record.holder} - {""})
+            return [TakeValue(place, record)]
+        if isinstance(record, ValueReleased) and record.key in self._index.values:
+            place = self._index.first[record.key]
+            self._holders[place].discard(record.holder)
+            return list(self._unneeded(place))
         if isinstance(record, Cancelled) and record.key in self._index.first:
             return self._cancelled(self._index.place(record.key, record.partition))
         return []
 
     def ended(self, place: CallPlace, block: BlockRef | None) -> list[Step]:
         """A partition is committed with its block, or has failed (None)."""
-        if self._done.get(place) is None:
+        self._ended += place not in self._done and place.segment != VALUES
+        if self._done.get(place) is None or place.segment == VALUES:
             self._done[place] = block
-        steps: list[Step] = []
+        steps: list[Step] = list(self._dropped(place))
         for reader in self._readers.pop(place, ()):
             steps += self._informed(reader, place)
         return steps
+
+    def _dropped(self, place: CallPlace) -> Iterator[DropResult]:
+        for inner in self._inner.pop(place, ()):
+            self._uses[inner] -= 1
+            yield from self._unneeded(inner)
+
+    def _unneeded(self, place: CallPlace) -> Iterator[DropResult]:
+        block = self._done.get(place)
+        if block is not None and not self.needs(place):
+            if place.segment == VALUES:
+                del self._done[place]
+            yield DropResult(block)
+
+    def needs(self, place: CallPlace) -> bool:
+        """Whether a partition that has not ended, or a client, may still use a value or an inner result."""
+        return self._uses[place] > 0 or bool(self._holders.get(place))
 
     def _called(self, call: Called) -> Iterator[Step]:
         first = self._index.first[call.key]
@@ -127,6 +187,8 @@ class OpenCalls:
 
     def _awaited(self, place: CallPlace, arguments: Slice, needs: tuple[CallPlace, ...]) -> Iterable[Step]:
         self._arguments[place], self._needs[place] = arguments, needs
+        inner = self._inner[place] = tuple(filter(self._is_inner, needs))
+        self._uses.update(inner)
         failed = next((one for one in needs if one in self._done and self._done[one] is None), None)
         if failed is not None:
             return self._doomed(place, failed)
@@ -134,6 +196,9 @@ class OpenCalls:
         for one in missing:
             self._readers.setdefault(one, []).append(place)
         return () if missing else (self._begun(place),)
+
+    def _is_inner(self, place: CallPlace) -> bool:
+        return place.segment == VALUES or self._index.call_at(place)[0].gives == "nothing"
 
     def _informed(self, reader: CallPlace, place: CallPlace) -> list[Step]:
         missing = self._missing.get(reader)

@@ -102,11 +102,7 @@ class SegmentHistory:
 
 def copied(outcome: Outcome) -> Outcome:
     """The outcome with the store added to its block's locations."""
-    block = outcome.block
-    if block is None or "store" in block.locations:
-        return outcome
-    both = msgspec.structs.replace(block, locations=(*block.locations, "store"))
-    return msgspec.structs.replace(outcome, block=both)
+    return outcome if outcome.block is None else msgspec.structs.replace(outcome, block=outcome.block.in_store())
 
 
 def lost_partitions(outcomes: Iterable[Outcome], blocks: Iterable[str]) -> tuple[int, ...]:

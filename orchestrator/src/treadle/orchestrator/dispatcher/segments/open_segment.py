@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Literal
 
@@ -10,7 +11,9 @@ from treadle.executors.program import BlockInput, CallFunction, Cut, Failure, It
 
 from ...plan.plan import CallsFeed, Policy, Segment
 from ...run_store.call_log import FunctionAdded
+from ..blocks.write_behind import Copies
 from ..decisions.dispatch import Dispatch
+from ..ledger.ledger import Copied
 from ..tasks.payload_budget import room
 from .failed_segment import BlocksLost, Stopped
 from .segment import SegmentRun
@@ -21,8 +24,10 @@ _LATER = ItemSplit(())
 def open_segment(name: str, function: FunctionAdded, executor: str, can: Capabilities) -> Segment:
     """The segment of a function's calls. `executor`: where the function names none.
 
-    Results are in the store before they are committed, and in the shared memory of the host if its workers share it.
+    Results that only other calls need stay in the shared memory of the host if its workers share it. Others are copied
+    to the store from there.
     """
+    put: Literal["host", "store"] = "host" if can.shares_host else "store"
     policy = Policy(
         maximum_attempts=1 + function.retries,
         timeout=function.timeout,
@@ -30,11 +35,10 @@ def open_segment(name: str, function: FunctionAdded, executor: str, can: Capabil
         memory_max=function.memory,
         executor=function.executor or executor,
         backups=False,
-        durability="task",
+        durability="segment" if function.kept else "",
     )
     ops = (CallFunction(function.name, function.code.slice(0), function.parts),)
     tail = Cut(max_items=1) if function.parts else Keep()
-    put: Literal["host", "store"] = "host" if can.shares_host else "store"
     return Segment(name, (function.name,), CallsFeed(), ops, tail, policy, put=put)
 
 
@@ -49,6 +53,21 @@ class OpenRun(SegmentRun):
         core = Dispatch(self._segment.policy, (), self._task_sizes, self._past())
         core.grows = True
         return core
+
+    def _copier(self) -> Copies | None:
+        return Copies.of(self._segment, self._run.blocks, self._committed.values(), self._copied)
+
+    def _copied(self, partition: int, copy: asyncio.Task[bool]) -> None:
+        """Note that the store has a block too. One that is gone from its host is made again."""
+        error, block = copy.exception(), self._committed[partition].block
+        if error is not None:
+            self.stop_with(error)
+        elif copy.result():
+            self._account.enter(Copied(self.name, (partition,)))
+        elif block is not None:
+            self._core.lost.add(block.name)
+            self._core.stop()
+            self._settle()
 
     def expect(self, count: int) -> None:
         """Further partitions were called. Their input follows."""
@@ -81,7 +100,11 @@ class OpenRun(SegmentRun):
         """Run until `close` or `drain`. Raises Stopped after `drain`; BlocksLost, Fenced, StoreError."""
         try:
             await self._drive()
+            if self._copies and self._error is None:
+                await self._copies.finished()
         finally:
+            if self._copies:
+                self._copies.stop()
             await self._log.close()
         if self._error is not None:
             raise self._error

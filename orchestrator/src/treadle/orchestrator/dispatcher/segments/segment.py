@@ -62,7 +62,7 @@ class SegmentRun:
         self._log = AttemptLog(run.site.store, run.files.prefix, self.name, self._unique)
         self._committed = account.history.committed
         self._core = self._dispatch()
-        self._copies = Copies.of(segment, run.blocks, self._committed.values())
+        self._copies = self._copier()
         self._size = sum(size_of(outcome) for outcome in self._committed.values())
         self._retried = 0
         self._tasks = 0
@@ -121,6 +121,9 @@ class SegmentRun:
     def _past(self) -> Past:
         known = self._history
         return Past(known.starts, known.spent, known.losses, known.crashes)
+
+    def _copier(self) -> Copies | None:
+        return Copies.of(self._segment, self._run.blocks, self._committed.values())
 
     def _quorum(self) -> int:
         share = self._segment.quorum

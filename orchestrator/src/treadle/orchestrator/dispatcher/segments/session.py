@@ -8,23 +8,35 @@ without calls for `IDLE` seconds the driver ends the session itself.
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 
 from treadle.executors.program import Outcome
 from treadle.primitives.asyncio_tasks import spawn
-from treadle.primitives.errors import FailureClass, UsageError
+from treadle.primitives.encoding.references import BlockRef
+from treadle.primitives.errors import FailureClass, StoreError, TreadleError, UsageError
 from treadle.primitives.stores.input_files import is_local
 
 from ...plan.plan import Segment
-from ...run_store.call_log import CallLog, CallPlace, CallRecord, FunctionAdded, NoMoreCalls
+from ...run_store.call_log import VALUES, CallLog, CallPlace, CallRecord, FunctionAdded, NoMoreCalls, ValueAdded
 from ...run_store.run_files import Manifest
 from ...scheduler.instructions import Problem, Summary
-from ..decisions.open_calls import BeginCall, ExpectCalls, FailCall, OpenCalls, OpenFunction, Step, WithdrawCall
+from ..decisions.open_calls import (
+    BeginCall,
+    DropResult,
+    ExpectCalls,
+    FailCall,
+    OpenCalls,
+    OpenFunction,
+    Step,
+    TakeValue,
+    WithdrawCall,
+)
 from ..driver_context.run_context import RunContext
 from ..ledger.group_commit import LedgerWriter
 from ..ledger.ledger import CANCELLED, Failed, Ledger
@@ -35,10 +47,13 @@ from .failed_segment import BlocksLost, SegmentFailed, Stopped
 from .open_segment import OpenRun, open_segment
 from .segment import SegmentRun
 
+_log = logging.getLogger(__name__)
 IDLE = 3600.0
 """Seconds without a call and without work after which a session ends."""
 _BUSY, _QUIET, _REMOTE = 0.002, 0.05, 0.5
 """Seconds between two looks at the call log: soon after a call, later, and on a store over the network."""
+_SETTLED = 1.0
+"""Seconds after which a value that is still needed is copied to the store."""
 _SOON = 2.0
 """Seconds after a call during which another one is likely."""
 
@@ -62,7 +77,7 @@ async def run_session(run: RunContext, node: Segment, order: NodeOrder, desk: De
                 try:
                     summary = await session.run()
                 except BlocksLost as lost:
-                    _take_back(accounts, lost.blocks, node.id)
+                    _take_back(accounts, tuple(filter(session.has_copy, lost.blocks)), node.id)
         await writer.synced()
     await asyncio.to_thread(run.files.create_manifest, Manifest(node.id, summary.partitions, (), summary), 1)
     return summary
@@ -71,7 +86,7 @@ async def run_session(run: RunContext, node: Segment, order: NodeOrder, desk: De
 def _take_back(accounts: Mapping[str, Account], blocks: tuple[str, ...], node: str) -> None:
     """Take back the commits of lost blocks. Raises SegmentFailed for blocks that no call made."""
     taken = [account.take_back(blocks) for account in accounts.values()]
-    if not any(taken):
+    if blocks and not any(taken):
         text = f"the arguments of calls are gone: {blocks[0]}; start a new session"
         raise SegmentFailed(Problem(FailureClass.UNREACHABLE, text, node))
 
@@ -97,6 +112,10 @@ class _SessionRun:
         """Segments that cannot run, for example because their executor does not start."""
         self._tasks: dict[asyncio.Task[None], str] = {}
         """The running segments, with their names."""
+        self._others: set[asyncio.Task[None]] = set()
+        """Copies and removals of blocks."""
+        self._copied: list[ValueAdded] = []
+        """Values whose copy is to be written to the call log."""
         self._todo: deque[Step] = deque()
         self._taking = self._draining = False
         self._changed = asyncio.Event()
@@ -137,15 +156,19 @@ class _SessionRun:
                 segment.close()
             await asyncio.gather(*self._tasks)
         finally:
-            for task in self._tasks:
+            tasks = [*self._tasks, *self._others]
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
         return Summary(partitions=self._calls.expected, size=self.progress().size)
 
     async def _read(self) -> None:
         """Read the call log on, and take the steps that follow."""
         records: list[CallRecord] = []
-        if self._log.may_have_more():
+        if self._copied:
+            copied, self._copied = self._copied, []
+            records = await asyncio.to_thread(self._log.write, copied)
+        elif self._log.may_have_more():
             records = await asyncio.to_thread(self._log.read)
         elif self._calls.idle and time.monotonic() - self._last_call > IDLE:
             records = await asyncio.to_thread(self._log.write, [NoMoreCalls()])
@@ -237,19 +260,64 @@ class _SessionRun:
                 problem = self._broken[place.segment]
                 self._fail(place, problem.failure, problem.message)
             case FailCall(place, needed):
-                text = f"it needs the result of {needed.segment}/{needed.partition}, which failed"
-                self._fail(place, self._failure_of(needed), text)
+                self._fail(place, *self._failure_of(needed))
+            case TakeValue(place, value):
+                self._take(self._calls.ended(place, self._found(place, value)))
+            case DropResult(block) if "inline" not in block.locations:
+                self._do_beside(self._drop(block))
             case WithdrawCall(place) if place.segment not in self._segments or self._withdrawn(place):
                 self._fail(place, CANCELLED, "it was cancelled before it began")
+
+    def _do_beside(self, work: Coroutine[None, None, None]) -> None:
+        task = spawn(work)
+        self._others.add(task)
+        task.add_done_callback(self._others.discard)
+
+    async def _drop(self, block: BlockRef) -> None:
+        """Remove a result that nothing needs any more, once that is on record."""
+        await self._writer.synced()
+        try:
+            await asyncio.to_thread(self._run.blocks.remove, block)
+        except StoreError as error:
+            _log.warning("a result that nothing needs stays: %s", error)
+
+    def has_copy(self, block: str) -> bool:
+        """As of OpenCalls."""
+        return self._calls.has_copy(block)
+
+    def _found(self, place: CallPlace, value: ValueAdded) -> BlockRef | None:
+        """The block of a value. None: it is lost. If only this host has it, it is copied to the store in time."""
+        block = value.block
+        if not {"store", "inline"} & set(block.locations):
+            if self._run.blocks.lost([block.slice(0)]):
+                return None
+            self._do_beside(self._copy(place, value))
+        return block
+
+    async def _copy(self, place: CallPlace, value: ValueAdded) -> None:
+        await asyncio.sleep(_SETTLED)
+        if not self._calls.needs(place):
+            return
+        try:
+            block = await asyncio.to_thread(self._run.blocks.copy_to_store, value.block)
+        except TreadleError as error:
+            _log.warning("not copied, a restart of the host would lose it: %s", error)
+        else:
+            self._copied.append(ValueAdded(value.key, block, ""))
+            self._changed.set()
 
     def _failed_before(self, place: CallPlace) -> bool:
         """Whether the record of a partition says that it failed for good. It is over, also for a later driver."""
         return place.partition in self._accounts[place.segment].history.failed
 
-    def _failure_of(self, needed: CallPlace) -> str:
-        """The failure for calls that need a failed call: the same, so that the client raises the same exception."""
+    def _failure_of(self, needed: CallPlace) -> tuple[str, str]:
+        """(failure, message) for calls that need a failed call. The failure is the same, so that the client raises the
+        same exception."""
+        if needed.segment == VALUES:
+            return FailureClass.UNREACHABLE, "a value among its arguments was lost with the shared memory of its host"
         failure = self._accounts[needed.segment].history.failed[needed.partition]
-        return FailureClass.USER_ERROR if failure == CANCELLED else failure
+        text = f"it needs the result of {needed.segment}/{needed.partition}, which failed"
+        return FailureClass.USER_ERROR if failure == CANCELLED else failure, text
 
     def _withdrawn(self, place: CallPlace) -> bool:
         return self._segments[place.segment].withdraw(place.partition)

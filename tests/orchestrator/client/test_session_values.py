@@ -1,0 +1,175 @@
+"""Large arguments and results of a session: sent once, mapped by workers, copied in time, dropped when unneeded."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Iterator
+from operator import add
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from eventually import eventually
+from orchestrator.client.test_sessions import wait_for
+
+from treadle.client import CallFailed, Session, attach, session
+from treadle.client import argument_values as values
+from treadle.client.environment import ClientEnvironment
+from treadle.orchestrator import embedded
+from treadle.orchestrator.environment.home import Home
+from treadle.orchestrator.run_store.call_log import CallLog, ValueAdded
+from treadle.primitives.blocks import Blocks
+from treadle.primitives.run_paths import run_folder
+
+PATIENCE = 90
+ELEMENTS = 200_000
+"""1.6 MB."""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("values") / "home"
+    yield folder
+    embedded.down(Home(folder))
+
+
+@pytest.fixture
+def calls(home: Path) -> Iterator[Session]:
+    with session("values", home=home) as found:
+        yield found
+
+
+def added(home: Path, s: Session) -> list[ValueAdded]:
+    return [one for one in CallLog(ClientEnvironment(home=home).files(s.id)).read() if isinstance(one, ValueAdded)]
+
+
+def on_host(home: Path, s: Session, segment: str) -> list[Path]:
+    """The blocks of a segment in shared memory."""
+    folder = Home(home).host_root / run_folder(s.id) / segment
+    return [path for path in folder.rglob("*") if path.is_file()]
+
+
+def total(array: Any, *more: Any) -> float:
+    return float(array.sum() + sum(more))
+
+
+def test_array_of_several_calls_is_sent_once(home: Path, calls: Session) -> None:
+    array = np.arange(float(ELEMENTS))
+    assert list(calls.map(total, [array] * 4).results(PATIENCE)) == [array.sum()] * 4
+    assert calls.submit(total, array.copy(), 1).result(PATIENCE) == array.sum() + 1, "equal content is one value"
+    assert len({one.key for one in added(home, calls)}) == 1
+
+
+def test_array_counts_as_it_is_at_each_call(calls: Session) -> None:
+    array = np.zeros(ELEMENTS)
+    first = calls.submit(total, array)
+    array += 1
+    assert calls.submit(total, array).result(PATIENCE) == ELEMENTS
+    assert first.result(PATIENCE) == 0
+
+    def changing() -> Iterator[Any]:
+        for number in range(3):
+            array[:] = number
+            yield array
+
+    assert list(calls.map(total, changing(), chunk=1).results(PATIENCE)) == [0, ELEMENTS, 2 * ELEMENTS]
+
+
+def test_array_arrives_as_a_read_only_view_and_a_table_as_a_table(calls: Session) -> None:
+    array, table = np.ones((ELEMENTS, 2), dtype=np.int32, order="F"), pa.table({"x": np.arange(ELEMENTS)})
+    assert calls.submit(lambda a: (a.flags.writeable, a.shape, a.flags.f_contiguous), array).result(PATIENCE) == (
+        False,
+        (ELEMENTS, 2),
+        True,
+    )
+    assert calls.submit(lambda t: (t.num_rows, t["x"][-1].as_py()), table).result(PATIENCE) == (ELEMENTS, ELEMENTS - 1)
+
+
+def test_value_that_was_put_is_an_argument_of_many_calls(home: Path, calls: Session) -> None:
+    found = calls.put({"small": 1})
+    assert [calls.submit(lambda d, n: d["small"] + n, found, n).result(PATIENCE) for n in range(3)] == [1, 2, 3]
+    assert found.result(PATIENCE) == {"small": 1}
+    assert len(added(home, calls)) == 1
+
+
+def test_value_that_calls_still_need_is_copied_to_the_store(home: Path, calls: Session, tmp_path: Path) -> None:
+    array = np.ones(ELEMENTS)
+    waiting = calls.submit(wait_for, tmp_path / "flag", 2)
+    late = calls.submit(total, array, waiting)
+    eventually(lambda: any("store" in one.block.locations for one in added(home, calls)))
+    for path in on_host(home, calls, "values"):
+        path.unlink()
+    (tmp_path / "flag").touch()
+    assert late.result(PATIENCE) == ELEMENTS + 2
+
+
+def test_value_that_was_lost_before_its_copy_fails_its_calls_alone(
+    home: Path, calls: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = Blocks.put
+
+    def put_and_lose(blocks: Blocks, name: str, *arguments: Any) -> Any:
+        block = put(blocks, name, *arguments)
+        (Home(home).host_root / run_folder(calls.id) / block.name).unlink()
+        return block
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Blocks, "put", put_and_lose)
+        lost = calls.put(np.ones(ELEMENTS))
+    with pytest.raises(CallFailed, match="a value among its arguments was lost with the shared memory of its host"):
+        calls.submit(total, lost).result(PATIENCE)
+    assert calls.submit(add, 1, 2).result(PATIENCE) == 3
+
+
+def test_values_that_nothing_needs_leave_shared_memory(
+    home: Path, calls: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(values, "HELD", 2 << 20)
+    for number in range(4):
+        assert calls.submit(total, np.full(ELEMENTS, number)).result(PATIENCE) == number * ELEMENTS
+    eventually(lambda: len(on_host(home, calls, "values")) <= 1)
+    array = np.zeros(ELEMENTS)
+    assert calls.submit(total, array).result(PATIENCE) == 0, "a value that was dropped is sent again"
+    held = calls.put(array)
+    assert calls.submit(total, np.full(2 * ELEMENTS, 7.0)).result(PATIENCE) == 14 * ELEMENTS
+    assert calls.submit(total, held).result(PATIENCE) == 0
+    del held
+    gc.collect()
+
+
+def test_inner_results_leave_shared_memory_when_they_are_combined(home: Path, calls: Session) -> None:
+    found = calls.map_reduce(lambda seat: np.full(ELEMENTS, seat), range(4), add, chunk=1)
+    np.testing.assert_array_equal(found.result(PATIENCE), np.full(ELEMENTS, 6))
+    eventually(lambda: on_host(home, calls, "_lambda_-1") == [])
+    assert len(on_host(home, calls, "add-2")) == 1
+
+
+def test_results_are_copied_to_the_store(home: Path, calls: Session) -> None:
+    made = calls.submit(np.ones, ELEMENTS)
+    assert made.result(PATIENCE).sum() == ELEMENTS
+    (block,) = on_host(home, calls, "ones-1")
+    stored = ClientEnvironment(home=home).store.path(f"runs/{calls.id}/blocks/ones-1/{block.name}")
+    assert stored is not None
+    eventually(stored.exists)
+    block.unlink()
+    assert attach(calls.id, home=home)[made.id].result(PATIENCE).sum() == ELEMENTS
+
+
+def test_result_that_is_lost_before_its_copy_is_made_again(home: Path, calls: Session, tmp_path: Path) -> None:
+    """Its block is removed as soon as it appears, which the driver finds when it copies the block."""
+
+    def made(mark: Path) -> Any:
+        with mark.open("a") as file:
+            file.write("begun\n")
+        return np.ones(ELEMENTS)
+
+    future = calls.submit(made, tmp_path / "mark")
+    end = time.monotonic() + PATIENCE
+    while not (blocks := on_host(home, calls, "made-1")) and time.monotonic() < end:
+        pass
+    blocks[0].unlink()
+    assert future.result(PATIENCE).sum() == ELEMENTS
+    assert attach(calls.id, home=home)[future.id].result(PATIENCE).sum() == ELEMENTS
