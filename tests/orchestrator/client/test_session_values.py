@@ -158,7 +158,7 @@ def test_results_are_copied_to_the_store(home: Path, calls: Session) -> None:
     assert attach(calls.id, home=home)[made.id].result(PATIENCE).sum() == ELEMENTS
 
 
-def test_result_that_is_lost_before_its_copy_is_made_again(home: Path, calls: Session, tmp_path: Path) -> None:
+def test_lost_result_without_a_copy_is_computed_again(home: Path, calls: Session, tmp_path: Path) -> None:
     """Its block is removed as soon as it appears, which the driver finds when it copies the block."""
 
     def made(mark: Path) -> Any:
