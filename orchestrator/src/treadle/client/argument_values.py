@@ -1,7 +1,7 @@
 """Large arrays and tables among the arguments of calls: each is sent once, however many calls get it.
 
 A value counts by its content: a later change of an array makes another value. It is held for further calls as long as
-all held values take at most `HELD` bytes; then the driver may drop those that no call needs.
+all held values take at most `HELD` bytes; then the driver may drop a value that no call needs.
 """
 
 from __future__ import annotations

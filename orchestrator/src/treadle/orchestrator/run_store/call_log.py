@@ -49,7 +49,7 @@ class FunctionAdded(Struct, frozen=True, tag="function"):
     memory: int = 0
     """Bytes that an attempt may allocate. 0: the slot's limit."""
     kept: bool = True
-    """Results are copied to the store. False: only further calls need them, and lost ones are made again."""
+    """Results are copied to the store. False: only further calls need them, and a lost result is computed again."""
     parts: int = 0
     """Members of each result, which are stored apart. 0: results are stored whole."""
     content: dict[str, str] = {}

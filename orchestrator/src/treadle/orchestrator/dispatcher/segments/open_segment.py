@@ -58,7 +58,7 @@ class OpenRun(SegmentRun):
         return Copies.of(self._segment, self._run.blocks, self._committed.values(), self._copied)
 
     def _copied(self, partition: int, copy: asyncio.Task[bool]) -> None:
-        """Note that the store has a block too. One that is gone from its host is made again."""
+        """Note that the store has a block too. A block that is gone from its host is computed again."""
         error, block = copy.exception(), self._committed[partition].block
         if error is not None:
             self.stop_with(error)
