@@ -8,12 +8,12 @@
 
 General layout: `async_client` and `sync_client` (the public classes), `client` (the verbs on Temporal and the store),
 `environment` (home, profile, embedded server), `connection`, `documents`, `input_data`, `preparation` and
-`submission` (from a workflow to a run that can start), `resumption`, `run_lookup` (from a name to a run),
-`progress` and `run_status` (a run at one moment), `sessions`, `open_session`, `session_calls`,
-`call_sending`, `session_executor`, `session_link`, `session_display`, `map_reduction`, `call_content`,
-`argument_futures`, `futures` and `project_modules` (functions that are called from Python), `joblib_registration` and
-`joblib_backend` (joblib's batches as calls of a session), `attempt_logs`, `stage_data`, `garbage_collection`,
-`testing` (whole runs inside one process).
+`submission` (from a workflow to a run that can start), `resumption`, `run_lookup` (from a name to a run), `progress`
+and `run_status` (a run at one moment), `sessions`, `open_session`, `session_calls`, `call_sending`,
+`session_executor`, `session_link`, `call_results`, `argument_values`, `session_display`, `map_reduction`,
+`call_content`, `argument_futures`, `futures` and `project_modules` (functions that are called from Python),
+`joblib_registration` and `joblib_backend` (joblib's batches as calls of a session), `attempt_logs`, `stage_data`,
+`garbage_collection`, `testing` (whole runs inside one process).
 """
 
 from typing import TYPE_CHECKING

@@ -5,13 +5,12 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections import OrderedDict, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING
 
-from treadle.executors.operations.calls import CallResult
 from treadle.orchestrator.dispatcher.ledger.ledger import (
     CANCELLED,
     Committed,
@@ -33,12 +32,12 @@ from treadle.orchestrator.run_store.call_log import (
     ValueAdded,
     ValueReleased,
 )
-from treadle.primitives.encoding.by_value import unpack
 from treadle.primitives.encoding.references import BlockRef
-from treadle.primitives.errors import MissingError, StoreError, TreadleError
+from treadle.primitives.errors import StoreError, TreadleError
 from treadle.primitives.stores.input_files import is_local
 
-from .futures import WHOLE, CallKey, CallProgress, Future, SessionEnded, call_failed, settle, show_running, unreadable
+from .call_results import CallResults
+from .futures import CallKey, CallProgress, Future, SessionEnded, show_running
 
 if TYPE_CHECKING:
     from treadle.orchestrator.dispatcher.ledger.attempt_records import AttemptRecord
@@ -53,8 +52,6 @@ _AGAIN = 0.5
 """Seconds after a passing error of the store."""
 SILENCE = 3.0
 """Seconds without an end of a call, while one is waited for, after which the driver is looked for."""
-_KEPT = 16
-"""Partitions whose decoded results are kept for further futures."""
 
 
 class SessionLink:
@@ -62,7 +59,7 @@ class SessionLink:
 
     def __init__(self, files: RunFiles, blocks: Blocks, look: Callable[[], State]) -> None:
         """`look`: ensures a driver for the run, and returns the run's state. Called after `SILENCE`."""
-        self._files, self._blocks, self._look = files, blocks, look
+        self._files, self._look = files, look
         self._writer, self._keys = secrets.token_hex(6), count(1)
         self._log = CallLog(files, self._writer)
         self._ledger = LedgerReader(files.store, files.segment(CALLS), files.key)
@@ -85,7 +82,7 @@ class SessionLink:
         """Partitions of calls that were made here and have not ended."""
         self._unplaced: defaultdict[str, list[Future]] = defaultdict(list)
         self._waiting: defaultdict[CallPlace, list[Future]] = defaultdict(list)
-        self._decoded: OrderedDict[CallPlace, list[CallResult]] = OrderedDict()
+        self._results = CallResults(blocks)
         self._error: TreadleError | None = None
         self._closing, self._local = False, is_local(files.store.url)
         self._last = time.monotonic()
@@ -386,41 +383,9 @@ class SessionLink:
         with self._lock:
             futures, end = self._waiting.pop(place, []), self._ends[place]
         for future in futures:
-            self._resolve(future, place, end)
-
-    def _resolve(self, future: Future, place: CallPlace, end: BlockRef | Failed) -> None:
-        name = f"{place.segment}/{place.partition}"
-        if isinstance(end, Failed):
-            if end.failure == CANCELLED:
-                super(Future, future).cancel()
-                future.set_running_or_notify_cancel()
-            else:
-                future.set_exception(call_failed(name, end))
-            return
-        try:
-            results = self._results(place, end)
-        except Exception as error:  # noqa: BLE001  a user's class may raise anything when it is rebuilt
-            if isinstance(error, MissingError) and "store" not in end.locations:
-                with self._lock:  # until the driver has copied the block, or has had it made again
+            if not self._results.deliver(future, place, end):
+                with self._lock:  # until the driver has copied the block, or has had it computed again
                     self._waiting[place].append(future)
-            else:
-                future.set_exception(unreadable(name, error))
-            return
-        if future.call.position == WHOLE:
-            future.set_result(results)
-        else:
-            settle(future, results[future.call.position])
-
-    def _results(self, place: CallPlace, block: BlockRef) -> list[CallResult]:
-        known = self._decoded.get(place)
-        if known is None:
-            (packed,) = self._blocks.get(block.slice(0))
-            known = unpack(packed)
-            if len(known) > 1:  # a single result is kept by its futures only
-                self._decoded[place] = known
-            if len(self._decoded) > _KEPT:
-                self._decoded.popitem(last=False)
-        return known
 
     def _end(self, error: TreadleError) -> None:
         with self._news:

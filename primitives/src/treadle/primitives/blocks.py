@@ -12,9 +12,9 @@ from functools import cached_property, partial
 from mmap import mmap
 from typing import Any, Literal, Protocol, TypeVar
 
-import xxhash
 from msgspec.structs import replace
 
+from .checksums import is_sound, sha256, with_digest, xxh3
 from .encoding.codec import decode, encode, pieces, rows
 from .encoding.encoded_parts import BlockIndex, EncodedPart
 from .encoding.references import BlockRef, Kind, Part, Slice
@@ -187,7 +187,7 @@ class Blocks:
         if host is not None and f"host:{host.host_id}" in ref.locations:
             data = host.map(self.on_host(ref.name))
             self._store.put(self._object(ref.name), data)  # its readers check it
-            ref = replace(ref, parts=tuple(_with_digest(part, data) for part in ref.parts))
+            ref = replace(ref, parts=tuple(with_digest(part, data) for part in ref.parts))
         else:
             parts = map(ref.slice, range(len(ref.parts)))
             self._store.put(self._object(ref.name), (self._from_the_first(part, _as_it_is) for part in parts))
@@ -279,9 +279,9 @@ class Blocks:
         mapped = isinstance(data, memoryview) and type(data.obj) is mmap  # a copy was read again, so check it again
         if mapped and len(data) == part.length and (known in self._checked or self._is_marked(slice, location, data)):
             return data
-        if len(data) != part.length or not (_is_sound(data, part) if part.checksum else location == "host"):
+        if len(data) != part.length or not (is_sound(data, part) if part.checksum else location == "host"):
             raise CorruptError(f"block {slice.name} ({location}) does not match its checksum")
-        if location.startswith("store") and _sha256([data]) != part.digest:
+        if location.startswith("store") and sha256([data]) != part.digest:
             raise CorruptError(f"block {slice.name} ({location}) does not match its digest")
         if mapped:
             self._remember(known)
@@ -341,12 +341,6 @@ class Blocks:
             return map_file(path)[part.offset : part.offset + part.length]
 
 
-def _with_digest(part: Part, block: memoryview) -> Part:
-    if part.digest:
-        return part
-    return replace(part, digest=_sha256([block[part.offset : part.offset + part.length]]))
-
-
 def _as_it_is(data: Buffer) -> Buffer:
     return data
 
@@ -355,38 +349,16 @@ def _is_whole(slice: Slice, data: Buffer) -> bool:
     return isinstance(data, memoryview) and slice.part.offset == 0 and len(data) == len(data.obj)  # type: ignore[arg-type]
 
 
-def _is_sound(data: Buffer, part: Part) -> bool:
-    return xxhash.xxh3_64_intdigest(data) == part.checksum
-
-
 def _index(
     encoded: Sequence[Sequence[Buffer]], counts: Sequence[int], *, digests: bool, checksums: bool = True
 ) -> tuple[Part, ...]:
     parts, offset = [], 0
     for buffers, count in zip(encoded, counts, strict=True):
         length = sum(map(len, buffers))
-        checksum, digest = _xxh3(buffers) if checksums else 0, _sha256(buffers) if digests else b""
+        checksum, digest = xxh3(buffers) if checksums else 0, sha256(buffers) if digests else b""
         parts.append(Part(offset, length, count, checksum, digest))
         offset += length
     return tuple(parts)
-
-
-def _xxh3(buffers: Sequence[Buffer]) -> int:
-    if len(buffers) == 1:
-        return xxhash.xxh3_64_intdigest(buffers[0])
-    checksum = xxhash.xxh3_64()
-    for buffer in buffers:
-        checksum.update(buffer)
-    return checksum.intdigest()
-
-
-def _sha256(buffers: Sequence[Buffer]) -> bytes:
-    import hashlib  # OpenSSL: processes that only pass host blocks on need not load it
-
-    digest = hashlib.sha256()
-    for buffer in buffers:
-        digest.update(buffer)
-    return digest.digest()
 
 
 def _worst(slice: Slice, failures: Sequence[TreadleError]) -> TreadleError:
