@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -66,6 +67,9 @@ class Rival:
     def __init__(self, calls: int) -> None:
         self._calls = calls
         self._array = np.ones(ELEMENTS)
+
+    def close(self) -> None:
+        """End its processes and remove its files."""
 
     def submit(self, number: int) -> Callable[[], int]:
         """Call `same`. Returns what waits for the result."""
@@ -120,9 +124,18 @@ class Treadle(Rival):
         super().__init__(calls)
         from treadle.client import session
 
-        home = Path(tempfile.mkdtemp(prefix="treadle-bench-"))
-        (home / "profiles.toml").write_text("[default]\nslots = 2\n")
-        self._session = session("bench", home=home, show=False)
+        self._home = Path(tempfile.mkdtemp(prefix="treadle-bench-"))
+        (self._home / "profiles.toml").write_text("[default]\nslots = 2\n")
+        self._session = session("bench", home=self._home, show=False)
+
+    def close(self) -> None:
+        from treadle.orchestrator import embedded
+        from treadle.orchestrator.environment.home import Home
+
+        self._session.end()
+        embedded.down(Home(self._home))
+        shutil.rmtree(Home(self._home).host_root, ignore_errors=True)
+        shutil.rmtree(self._home)
 
     def submit(self, number: int) -> Callable[[], int]:
         return self._session.submit(same, number).result
@@ -143,6 +156,9 @@ class Ray(Rival):
         ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
         self._ray = ray
         self._same, self._total, self._make, self._add = map(ray.remote, (same, total, make, add))
+
+    def close(self) -> None:
+        self._ray.shutdown()
 
     def submit(self, number: int) -> Callable[[], int]:
         reference = self._same.remote(number)
@@ -168,6 +184,9 @@ class Pool(Rival):
 
         self._pool = ProcessPoolExecutor(2)
 
+    def close(self) -> None:
+        self._pool.shutdown()
+
     def submit(self, number: int) -> Callable[[], int]:
         return self._pool.submit(same, number).result
 
@@ -186,6 +205,8 @@ def serve(name: str, calls: int) -> None:
     os.dup2(2, 1)  # what a rival prints
     for line in sys.stdin:
         answers.write(f"{rival.measure(line.strip())}\n")
+    answers.close()
+    rival.close()
 
 
 class Child:
