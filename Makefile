@@ -10,6 +10,7 @@ TESTS ?= not chaos
 # and no worker (test_evaluation.py does).
 UNIT := tests/dsl --ignore tests/dsl/test_evaluation.py tests/orchestrator/planner tests/orchestrator/test_scheduler.py \
 	tests/primitives/formats tests/primitives/shuffling tests/primitives/encoding tests/primitives/coordinator \
+	tests/primitives/objects/test_state.py tests/primitives/objects/test_catalog.py \
 	tests/primitives/traversal/test_machine.py tests/orchestrator/dispatcher/test_pool_machine.py \
 	tests/triggers/test_machine.py tests/triggers/test_judge.py tests/triggers/test_positions.py
 

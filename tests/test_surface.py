@@ -43,6 +43,12 @@ NAMES = {
     "treadle.primitives.channels": (
         "Barrier BroadcastChannel DeadlinePassed Gang MemberLost ReduceChannel ReduceFailed ShuffleChannel current_gang"
     ),
+    "treadle.primitives.objects": (
+        "Boolean CallContext CallOutcomeUnknown CallRefused CallWaitExpired Condition Counter CyclicBarrier Flag "
+        "Handle Keepers KeepersUnreachable Latch List Lock Map MethodTraceback Number ObjectLost ObjectMissing "
+        "PriorityQueue Promise Queue RateLimit ReadWriteLock Reference Semaphore Set current read removes shared then "
+        "when"
+    ),
     "treadle.primitives.errors": (
         "CorruptError DataError FailureClass InternalError MissingError StoreError TreadleError UsageError"
     ),

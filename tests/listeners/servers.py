@@ -77,6 +77,17 @@ async def member(folder: Path) -> None:
         await asyncio.to_thread(joined.close)
 
 
+async def keeper(folder: Path) -> None:
+    from treadle.primitives.objects import keeper as module
+    from treadle.primitives.stores.store import Store
+
+    module.HANDSHAKE_SECONDS = SECONDS
+    store = Store.open((folder / "store").as_uri())
+    async with module.Keeper(store, RUN, KEY, address="tcp://127.0.0.1:0") as found:
+        announce(found.name.partition("#")[0])
+        await until_told()
+
+
 async def webhooks(folder: Path) -> None:
     from triggers.test_webhook import Hooks
 
@@ -111,7 +122,7 @@ async def requests(_: Path) -> None:
 
 
 SERVERS: dict[str, Callable[[Path], Coroutine[Any, Any, None]]] = {
-    one.__name__: one for one in (coordinator, coordinator_tls, peers, member, webhooks, metrics, requests)
+    one.__name__: one for one in (coordinator, coordinator_tls, peers, member, keeper, webhooks, metrics, requests)
 }
 
 

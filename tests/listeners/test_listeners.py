@@ -16,6 +16,7 @@ from treadle.orchestrator.run_requests.driver_client import DriverRuns
 from treadle.orchestrator.run_requests.requests import FindRun
 from treadle.primitives import wire
 from treadle.primitives.coordinator import messages as m
+from treadle.primitives.objects import messages as objects
 from treadle.primitives.peers import PeerClient
 
 
@@ -62,6 +63,15 @@ class TestRequests(ListenerSuite):
                 return await DriverRuns(address, KEY, refused).ask(FindRun("known"))
 
         assert asyncio.run(found())
+
+
+class TestKeeper(ListenerSuite):
+    server = "keeper"
+
+    def work(self, address: str, deadline: float) -> None:
+        with wire.connect(address, RUN, KEY, deadline=deadline) as connection:
+            connection.send(objects.OpenSession(0, 1), deadline=deadline)
+            connection.receive_head(objects.NotPrimary, deadline)
 
 
 class TestWebhooks(ListenerSuite):

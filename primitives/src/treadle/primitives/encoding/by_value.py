@@ -32,6 +32,15 @@ def pack(value: object, refer: Callable[[object], object] | None = None) -> Pack
     return (data.getvalue(), *buffers)
 
 
+def pack_whole(value: object) -> bytes:
+    """Return the value by value as one pickle, whose arrays `pickle.loads` makes writable."""
+    data = io.BytesIO()
+    pickler = _pickler()(data, protocol=5)
+    pickler.refer = None
+    pickler.dump(value)
+    return data.getvalue()
+
+
 def unpack(packed: Packed, resolve: Callable[[Any], object] | None = None) -> Any:
     """Return a packed value. It is unpickled: pass only authentic records. Raises what its classes raise.
 

@@ -1,4 +1,4 @@
-"""A server's side of a connection in an event loop: the challenge, frames, and a bounded write buffer."""
+"""One side of a connection in an event loop: the challenge, frames, and a bounded write buffer."""
 
 from __future__ import annotations
 
@@ -39,13 +39,24 @@ class ConnectionOwner(Protocol):
 
 
 class ServerConnection(asyncio.BufferedProtocol):
-    """Receives straight into the decoder's buffer, and writes a batch of messages with one call."""
+    """One side of a connection. It receives straight into the decoder's buffer, and writes a batch with one call."""
 
-    def __init__(self, owner: ConnectionOwner, handshake: Handshake, number: int, caller: AcceptedConnection) -> None:
+    def __init__(
+        self,
+        owner: ConnectionOwner,
+        handshake: Handshake,
+        number: int,
+        caller: AcceptedConnection | None,
+        *,
+        message_bytes: int = MESSAGE_BYTES,
+        unread_bytes: int = UNREAD_BYTES,
+    ) -> None:
+        """`caller`: None for the side that dials, whose handshake is a client's."""
         self.number = number
         self.address = ""
         """The address of the other end, as the server sees it."""
         self._owner, self._handshake, self._caller = owner, handshake, caller
+        self._message_bytes, self._unread_bytes = message_bytes, unread_bytes
         self._decoder = Decoder(MESSAGE_LIMIT)
         self._transport: asyncio.Transport
         self._closing: asyncio.TimerHandle | None = None
@@ -59,7 +70,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Write messages. Ends the connection when too many bytes are still unread."""
         if self._transport.is_closing():
             return
-        if self._transport.get_write_buffer_size() > UNREAD_BYTES:
+        if self._transport.get_write_buffer_size() > self._unread_bytes:
             self._fail(TimedOut(f"{self.address} does not read what is sent to it", "It may be busy or cut off."))
             return
         try:
@@ -69,11 +80,13 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def rest(self) -> None:
         """The other side must close the connection, or send a message, within the limit for strangers."""
-        self._caller.unproved()
+        if self._caller is not None:
+            self._caller.unproved()
 
     def work(self) -> None:
         """End the time limit of `rest`."""
-        self._caller.proved()
+        if self._caller is not None:
+            self._caller.proved()
 
     def close(self) -> None:
         """Close the connection once everything is written, or after `CLOSING_SECONDS`."""
@@ -96,8 +109,11 @@ class ServerConnection(asyncio.BufferedProtocol):
         with contextlib.suppress(OSError):  # the other side may have disconnected already
             prepare(transport.get_extra_info("socket"))
         self.address = _peer_of(transport)
-        self._caller.made(self._transport)
+        if self._caller is not None:
+            self._caller.made(self._transport)
         self._owner.began(self)
+        if not self._handshake.is_server:
+            self.write([self._handshake.opening()])
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         return self._decoder.room()
@@ -116,11 +132,13 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _greet(self, message: bytes) -> None:
         answer = self._handshake.receive(message)
+        if answer:
+            self.write([answer])
         if self._handshake.done:
-            self._caller.proved()
-            self._decoder.head_limit = MESSAGE_BYTES
+            if self._caller is not None:
+                self._caller.proved()
+            self._decoder.head_limit = self._message_bytes
             self._owner.admitted(self)
-        self.write([answer])
 
     def _deny(self, why: NotAuthentic) -> None:
         self._why = self._why or why
@@ -129,7 +147,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._caller.gone()
+        if self._caller is not None:
+            self._caller.gone()
         del self._decoder  # free its buffer now: this object lives until the cycle collector runs
         if self._closing is not None:
             self._closing.cancel()

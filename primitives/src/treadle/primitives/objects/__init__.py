@@ -1,0 +1,85 @@
+"""Shared objects: state that processes call. Each lives at a keeper, and its methods run there, one at a time.
+
+    with Keepers("/var/tmp/counts", replicas=2) as keepers:
+        hits = keepers.object("hits", Counter)
+        hits.increment()
+
+docs/objects.md has the library, the guarantees and the failures. Layout:
+
+    definitions, catalog     classes of objects: decorators, the library
+    state, shard             state machines: the replicated state; replication, views and leases
+    followers, replies       parts of a shard: what backups lack; answers that wait
+    views, shard_log         chains in the store
+    keeper, peer_links       sockets around the shards of a process
+    handle, client_session   the side of the caller
+"""
+
+from .catalog import (
+    Boolean,
+    Condition,
+    Counter,
+    CyclicBarrier,
+    Flag,
+    Latch,
+    List,
+    Lock,
+    Map,
+    Number,
+    PriorityQueue,
+    Promise,
+    Queue,
+    RateLimit,
+    ReadWriteLock,
+    Reference,
+    Semaphore,
+    Set,
+)
+from .definitions import CallContext, current, read, removes, shared, then, when
+from .errors import (
+    CallOutcomeUnknown,
+    CallRefused,
+    CallWaitExpired,
+    KeepersUnreachable,
+    MethodTraceback,
+    ObjectLost,
+    ObjectMissing,
+)
+from .handle import Handle
+from .keepers import Keepers
+
+__all__ = [
+    "Boolean",
+    "CallContext",
+    "CallOutcomeUnknown",
+    "CallRefused",
+    "CallWaitExpired",
+    "Condition",
+    "Counter",
+    "CyclicBarrier",
+    "Flag",
+    "Handle",
+    "Keepers",
+    "KeepersUnreachable",
+    "Latch",
+    "List",
+    "Lock",
+    "Map",
+    "MethodTraceback",
+    "Number",
+    "ObjectLost",
+    "ObjectMissing",
+    "PriorityQueue",
+    "Promise",
+    "Queue",
+    "RateLimit",
+    "ReadWriteLock",
+    "Reference",
+    "Semaphore",
+    "Set",
+    "current",
+    "read",
+    "removes",
+    "shared",
+    "then",
+    "when",
+]

@@ -1,0 +1,299 @@
+"""The client of one thread and one shard: one call at a time, repeated until it is answered.
+
+A daemon thread keeps all sessions of the process alive, so that a thread that computes for minutes keeps its locks.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import hashlib
+import os
+import secrets
+import threading
+import time
+from typing import Any
+
+from ..errors import UsageError
+from ..sealing import load_key
+from ..stores.store import Store
+from ..wire.blocking_connection import Connection
+from ..wire.connect import connect
+from ..wire.errors import TimedOut, WireError
+from .errors import CallOutcomeUnknown, KeepersUnreachable
+from .messages import (
+    EXPIRED,
+    EndSession,
+    FromClient,
+    KeepSession,
+    MethodAnswer,
+    MethodCall,
+    NotPrimary,
+    OpenSession,
+    SessionOpened,
+    ShardView,
+    ToClient,
+)
+from .peer_links import address_of
+from .state import SESSION_BITS
+from .views import ViewChain
+
+UNREACHABLE = 60.0
+"""Seconds without a keeper that answers, after which a call fails."""
+_ANSWER = 1.0
+"""Seconds without an answer, after which the view is read and the call is sent again."""
+_CONNECT = 2.0
+_AGAIN = 0.02
+"""Seconds before the next attempt to find the primary, at first."""
+
+
+class Access:
+    """Where the keepers of some objects are found, by all processes that may read the key."""
+
+    def __init__(self, url: str, key_file: str, run: str, folder: str, shards: int) -> None:
+        self.place = url, key_file, run, folder, shards
+
+    def __reduce__(self) -> Any:
+        return access, self.place
+
+    @functools.cached_property
+    def key(self) -> bytes:
+        return load_key(self.place[1])
+
+    @functools.cached_property
+    def store(self) -> Store:
+        return Store.open(self.place[0])
+
+    @property
+    def run(self) -> str:
+        return self.place[2]
+
+    def chain(self, shard: int) -> ViewChain:
+        """The views of a shard."""
+        return ViewChain(self.store, self.key, self.place[3], shard)
+
+    def shard_of(self, name: str) -> int:
+        """The shard of an object."""
+        return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest()) % self.place[4]
+
+    def session(self, name: str) -> ClientSession:
+        """The session of this thread for an object."""
+        sessions: dict[tuple[int, Access, int], ClientSession] = vars(_thread).setdefault("sessions", {})
+        place = os.getpid(), self, self.shard_of(name)
+        if place not in sessions:
+            sessions[place] = ClientSession(self, place[2])
+        return sessions[place]
+
+
+_thread = threading.local()
+
+
+@functools.cache
+def access(url: str, key_file: str, run: str, folder: str, shards: int) -> Access:
+    """Return the one Access of this process for a place."""
+    return Access(url, key_file, run, folder, shards)
+
+
+class ClientSession:
+    """A session. For the thread that made it, except `keep`."""
+
+    def __init__(self, of: Access, shard: int) -> None:
+        self._access, self._shard, self._chain = of, shard, of.chain(shard)
+        self._view = ShardView()
+        self._connection: Connection | None = None
+        self._sending = threading.RLock()
+        """Guards the connection's making and sending; receiving is for the owner alone."""
+        self._session = self._sequence = 0
+        self._reached = 0.0
+        """The time at which a primary had the call, and did not answer: it waits for its guard."""
+        self.lease = 60.0
+        """Seconds without a message, after which the session ends."""
+        self._owner = threading.current_thread()
+        _keep(self)
+
+    @property
+    def incarnation(self) -> int:
+        """The incarnation of the shard's state in which the session began; 0: it has not begun."""
+        return self._session >> SESSION_BITS
+
+    def is_with(self, of: Access) -> bool:
+        """Return whether it belongs to these keepers."""
+        return self._access is of
+
+    def is_own(self) -> bool:
+        """Return whether its thread is this one, or has ended."""
+        return self._owner is threading.current_thread() or not self._owner.is_alive()
+
+    def begin(self) -> None:
+        """Open the session unless it is open. Raises KeepersUnreachable."""
+        if not self._session:
+            nonce = secrets.randbits(53)
+            answer = self._exchange(OpenSession(self._shard, nonce))
+            if isinstance(answer, MethodAnswer):
+                raise UsageError(answer.body.decode(), "Close clients that are not needed.")
+            self._session, self._sequence, self.lease = answer.session, 0, answer.lease
+            _news.set()
+
+    def call(self, name: str, method: str, arguments: bytes, timeout: float | None) -> MethodAnswer:
+        """Return the answer. Raises KeepersUnreachable, and CallOutcomeUnknown when the session has expired."""
+        self.begin()
+        self._sequence += 1
+        call = MethodCall(self._shard, self._session, self._sequence, name, method, arguments, timeout)
+        try:
+            answer = self._exchange(call)
+        except BaseException:
+            self._withdraw()
+            raise
+        assert isinstance(answer, MethodAnswer)
+        if answer.kind == EXPIRED:
+            self._session = 0
+            text = f"the session of this thread expired: {method} of {name} may have taken effect"
+            raise CallOutcomeUnknown(text, "Read the object's state, then decide whether to call again.")
+        return answer
+
+    def _withdraw(self) -> None:
+        """The call is given up: it must not go on waiting."""
+        with contextlib.suppress(WireError), self._sending:
+            self._sequence += 1
+            if self._connection is not None:
+                self._connection.send(self._alive(), deadline=time.monotonic() + _ANSWER)
+
+    def _alive(self) -> KeepSession:
+        return KeepSession(self._shard, self._session, self._sequence)
+
+    # -- connections
+
+    def _exchange(self, message: OpenSession | MethodCall) -> SessionOpened | MethodAnswer:
+        """Send the message to the primary, and to its successors, until one answers."""
+        self._reached, pause = time.monotonic(), _AGAIN
+        while True:
+            with contextlib.suppress(WireError):
+                connection = self._connected()
+                with self._sending:
+                    connection.send(message, deadline=time.monotonic() + _CONNECT)
+                answer = self._answer(message, connection)
+                if answer is not None:
+                    return answer
+            if time.monotonic() - self._reached > UNREACHABLE:
+                text = f"no keeper of shard {self._shard} has answered for {UNREACHABLE:.0f} s"
+                raise KeepersUnreachable(text, "Are the keepers running, and does this process reach them?")
+            self._look(pause)
+            pause = min(2 * pause, 0.5)
+
+    def _answer(self, message: OpenSession | MethodCall, connection: Connection) -> SessionOpened | MethodAnswer | None:
+        """Return the answer; None: ask another keeper. Raises WireError."""
+        wait = _ANSWER
+        while True:
+            try:
+                answer, _ = connection.receive_head(ToClient, time.monotonic() + wait)
+            except TimedOut:
+                if self._chain.newest(self._view).epoch > self._view.epoch:
+                    return None
+                wait, self._reached = min(2 * wait, 8 * _ANSWER), time.monotonic()
+                with self._sending:
+                    connection.send(message, deadline=time.monotonic() + _CONNECT)  # it may have been lost with a view
+                continue
+            if _fits(answer, message):
+                assert isinstance(answer, SessionOpened | MethodAnswer)
+                return answer
+            if isinstance(answer, NotPrimary):
+                return None
+
+    def _connected(self) -> Connection:
+        with self._sending:
+            if self._connection is not None and self._connection.closed:
+                self._connection = None
+            if self._connection is None:
+                if not self._view.epoch:
+                    self._view = self._chain.newest()
+                if not self._view.epoch:
+                    raise WireError(f"shard {self._shard} has no keeper yet")
+                target, deadline = address_of(self._view.primary), time.monotonic() + _CONNECT
+                self._connection = connect(target, self._access.run, self._access.key, deadline=deadline)
+            return self._connection
+
+    def _look(self, pause: float) -> None:
+        """Drop the connection, and read the newest view after a pause, if it is the same one."""
+        with self._sending:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+            newest = self._chain.newest(self._view if self._view.epoch else None)
+            if newest.epoch == self._view.epoch:
+                time.sleep(pause)
+            self._view = newest
+
+    # -- for the thread that keeps sessions
+
+    def keep(self) -> bool:
+        """Renew the session; ends it when its thread has ended. Returns whether it is still needed."""
+        if not self._owner.is_alive():
+            self.close()
+            return False
+        if self._session:
+            with contextlib.suppress(Exception), self._sending:  # the next renewal tries again
+                if self._connection is None:
+                    self._view = self._chain.newest()
+                self._connected().send(self._alive(), deadline=time.monotonic() + _ANSWER)
+        return True
+
+    def close(self) -> None:
+        """End the session: its locks are released."""
+        with self._sending, contextlib.suppress(WireError):
+            if self._connection is not None and not self._connection.closed and self._session:
+                self._connection.send(EndSession(self._shard, self._session), deadline=time.monotonic() + _ANSWER)
+        if self._connection is not None:
+            self._connection.close()
+        self._session, self._connection = 0, None
+
+
+def _fits(answer: object, message: FromClient) -> bool:
+    match message, answer:
+        case OpenSession(_, nonce), SessionOpened(_, of) | MethodAnswer(0, of):
+            return nonce == of
+        case MethodCall(_, session, sequence), MethodAnswer(of, number):
+            return (session, sequence) == (of, number)
+    return False
+
+
+_sessions: set[ClientSession] = set()
+"""All sessions of the process; also sessions of threads that have ended, until the next renewal."""
+_news = threading.Event()
+"""A session has begun."""
+_keeping = [0]
+"""The process whose thread keeps sessions."""
+
+
+def _keep(session: ClientSession) -> None:
+    if _keeping[0] != os.getpid():
+        _keeping[0] = os.getpid()
+        _sessions.clear()  # sessions of the parent of a forked process
+        atexit.register(_end_all)
+        threading.Thread(target=_renew, name="treadle-object-sessions", daemon=True).start()
+    _sessions.add(session)
+
+
+def _renew() -> None:
+    while True:
+        sessions = list(_sessions)
+        _news.wait(min((session.lease for session in sessions), default=60.0) / 4)
+        _news.clear()
+        for session in sessions:
+            if not session.keep():
+                _sessions.discard(session)
+
+
+def _end_all() -> None:
+    """This process ends: release its locks now, and not when its sessions expire."""
+    if _keeping[0] == os.getpid():
+        for session in list(_sessions):
+            session.close()
+
+
+def close_sessions(of: Access) -> None:
+    """End the sessions of this thread, and of threads that have ended, with these keepers."""
+    for session in [one for one in _sessions if one.is_with(of)]:
+        if session.is_own():
+            session.close()
+            _sessions.discard(session)

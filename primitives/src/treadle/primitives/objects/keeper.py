@@ -1,0 +1,256 @@
+"""A keeper: sockets, clocks and store operations around the shards of one process."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Literal, TypeVar
+
+from ..asyncio_tasks import spawn
+from ..coordinator.server import HANDSHAKE_SECONDS as HANDSHAKE_SECONDS
+from ..errors import StoreError, TreadleError
+from ..stores.store import Store
+from ..wire.acceptor import AcceptedConnection, Acceptor
+from ..wire.connect import address_of, listen
+from ..wire.handshake import Handshake
+from ..wire.message_codec import decoder, encode_head
+from ..wire.server_connection import ServerConnection
+from ..wire.unauthenticated import Strangers, allowance
+from .instructions import Append, Instruction, Load, Look, Propose, ShardLimits, ShardTiming, ToConnection, ToPeer
+from .messages import EndSession, Introduction, KeepSession, MethodCall, OpenSession, ShardView, ToKeeper
+from .peer_links import MESSAGE_BYTES, UNREAD_BYTES, PeerLinks
+from .shard import Shard
+from .shard_log import LogFenced, ShardLog
+from .views import ViewChain
+
+T = TypeVar("T")
+_AGAIN = 0.2
+"""Seconds after an error of the store until the operation is repeated."""
+_log = logging.getLogger(__name__)
+_decode: Callable[[bytes, str], ToKeeper] = decoder(ToKeeper)
+
+
+class Keeper:
+    """Serves the shards 0 to `shards` - 1 to all holders of the key. For one event loop.
+
+    `copies`: keepers that hold each shard. `folder`: the part of the store that holds views and logs.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        run: str,
+        key: bytes,
+        *,
+        folder: str = "objects",
+        shards: int = 1,
+        copies: int = 1,
+        durability: Literal["memory", "store"] = "memory",
+        address: str = "unix:",
+        timing: ShardTiming | None = None,
+        limits: ShardLimits | None = None,
+    ) -> None:
+        self._store, self._run, self._key, self._folder = store, run, key, folder
+        self._count, self._address = shards, address
+        self._settings: dict[str, Any] = {
+            "copies": copies,
+            "durability": durability,
+            "timing": timing,
+            "limits": limits,
+        }
+        self.name = ""
+        """After `start`: the address, `#`, and a nonce."""
+        self.shards: list[Shard] = []
+        self._views = [ViewChain(store, key, folder, shard) for shard in range(shards)]
+        self._logs: dict[tuple[int, int], ShardLog] = {}
+        """By shard and epoch: an operation of an earlier epoch may be late."""
+        self._pool = ThreadPoolExecutor(max(4, shards), "treadle-keeper-store")
+        self._numbers = itertools.count(1)
+        self._connections: dict[int, ServerConnection] = {}
+        self._peers: dict[int, str] = {}
+        """Names of the keepers that introduced themselves, by connection."""
+        self._due: set[int] = set()
+        self._timers: dict[int, asyncio.TimerHandle] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._acceptor: Acceptor | None = None
+
+    async def start(self) -> None:
+        """Listen, and read the views. Raises WireError when the address is in use."""
+        self._loop = asyncio.get_running_loop()
+        sock = listen(self._address)
+        self.name = f"{address_of(sock)}#{secrets.token_hex(4)}"
+        wall = time.time() - time.monotonic()
+        self.shards = [Shard(number, self.name, wall=wall, **self._settings) for number in range(self._count)]
+        self._links = PeerLinks(self._run, self._key, encode_head(Introduction(self.name)), self._peer_lost)
+        strangers: Strangers[AcceptedConnection] = Strangers(allowance(), HANDSHAKE_SECONDS)
+        self._acceptor = Acceptor(sock, f"keeper {self.name}", strangers, self._accept)
+        for shard in self.shards:
+            self._later(shard.number)
+
+    async def stop(self) -> None:
+        """Close all connections. May be called twice."""
+        acceptor, self._acceptor = self._acceptor, None
+        if acceptor is None:
+            return
+        acceptor.close()
+        self._links.close()
+        for timer in self._timers.values():
+            timer.cancel()
+        for task in list(self._tasks):
+            task.cancel()
+        for connection in list(self._connections.values()):
+            connection.abort()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._pool.shutdown(wait=False)
+
+    async def __aenter__(self) -> Keeper:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    # -- connections
+
+    def _accept(self, caller: AcceptedConnection) -> ServerConnection:
+        handshake = Handshake.server(lambda run: self._key if run == self._run else None)
+        number = next(self._numbers)
+        return ServerConnection(self, handshake, number, caller, message_bytes=MESSAGE_BYTES, unread_bytes=UNREAD_BYTES)
+
+    def began(self, connection: ServerConnection) -> None:
+        if self._acceptor is None:
+            connection.abort()
+
+    def admitted(self, connection: ServerConnection) -> None:
+        self._connections[connection.number] = connection
+
+    def arrived(self, connection: ServerConnection, heads: list[bytes]) -> None:
+        for head in heads:
+            message = _decode(head, connection.address)
+            if isinstance(message, Introduction):
+                self._peers[connection.number] = message.keeper
+            elif message.shard < 0 or message.shard >= len(self.shards):
+                raise TreadleError(f"there is no shard {message.shard}")
+            else:
+                self._give(connection.number, message, self.shards[message.shard])
+
+    def _give(self, connection: int, message: Any, shard: Shard) -> None:
+        now = time.monotonic()  # after the message was received: the lease is checked against this time or a later one
+        if isinstance(message, OpenSession | MethodCall | KeepSession | EndSession):
+            self._perform(shard, shard.from_client(connection, message, now))
+        elif (peer := self._peers.get(connection)) is not None:
+            self._perform(shard, shard.from_peer(peer, message, now))
+        self._later(shard.number)
+
+    def ended(self, connection: ServerConnection, why: Exception | None) -> None:
+        self._connections.pop(connection.number, None)
+        self._peers.pop(connection.number, None)
+        if why is not None:
+            _log.debug("the connection of %s has ended: %s", connection.address, why)
+
+    def _peer_lost(self, keeper: str) -> None:
+        for shard in self.shards:
+            self._perform(shard, shard.lost(keeper, time.monotonic()))
+            self._later(shard.number)
+
+    # -- batches
+
+    def _later(self, shard: int) -> None:
+        """Let the shard tick after all messages that can be read now."""
+        if not self._due:
+            self._loop.call_soon(self._turn)
+        self._due.add(shard)
+
+    def _turn(self) -> None:
+        due, self._due = self._due, set()
+        for number in due if self._acceptor is not None else ():
+            shard = self.shards[number]
+            self._perform(shard, shard.tick(time.monotonic()))
+            if (timer := self._timers.pop(number, None)) is not None:
+                timer.cancel()
+            if (wake := shard.wakes_at()) is not None:
+                delay = max(0.001, wake - time.monotonic())
+                self._timers[number] = self._loop.call_later(delay, self._later, number)
+
+    def _perform(self, shard: Shard, instructions: list[Instruction]) -> None:
+        heads: dict[int, list[bytes]] = {}
+        between: dict[str, list[bytes]] = {}
+        for instruction in instructions:
+            match instruction:
+                case ToConnection(connection, message):
+                    heads.setdefault(connection, []).append(encode_head(message))
+                case ToPeer(keeper, message):
+                    between.setdefault(keeper, []).append(encode_head(message))
+                case Propose(view):
+                    self._begin(self._use_chain(shard, view))
+                case Look():
+                    self._begin(self._use_chain(shard, None))
+                case Append():
+                    self._begin(self._append(shard, instruction))
+                case Load(view):
+                    self._begin(self._load(shard, view))
+        for number, batch in heads.items():
+            if (found := self._connections.get(number)) is not None:
+                found.write(batch)
+        for keeper, batch in between.items():
+            self._links.send(keeper, batch)
+
+    # -- the store
+
+    def _begin(self, work: Any) -> None:
+        task = spawn(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _in_store(self, operation: Callable[[], T]) -> T:
+        """Run an operation of the store in a thread, until it succeeds. Every operation may be repeated."""
+        while True:
+            try:
+                return await self._loop.run_in_executor(self._pool, operation)
+            except StoreError as error:
+                _log.warning("keeper %s: %s", self.name, error)
+                await asyncio.sleep(_AGAIN)
+
+    async def _use_chain(self, shard: Shard, view: ShardView | None) -> None:
+        chain, known = self._views[shard.number], shard.view
+
+        def operate() -> ShardView:
+            if view is not None:
+                chain.create(view)
+            return chain.newest(known if known.epoch else None)
+
+        newest = await self._in_store(operate)
+        self._perform(shard, shard.learned(newest, time.monotonic()))
+        self._later(shard.number)
+
+    async def _append(self, shard: Shard, append: Append) -> None:
+        log, started = self._logs[shard.number, append.epoch], time.monotonic()
+        try:
+            await self._in_store(lambda: log.append(append.entries))
+        except LogFenced:
+            self._perform(shard, shard.fenced(append.epoch, time.monotonic()))
+        else:
+            if append.state:
+                await self._in_store(lambda: log.snapshot(append.state))
+            index = append.first - 1 + len(append.entries)
+            self._perform(shard, shard.stored(append.epoch, index, started, time.monotonic()))
+        self._later(shard.number)
+
+    async def _load(self, shard: Shard, view: ShardView) -> None:
+        log = ShardLog(self._store, self._key, self._folder, shard.number, self.name, view.epoch)
+        self._logs = {place: one for place, one in self._logs.items() if place[0] != shard.number}
+        self._logs[shard.number, view.epoch] = log
+        try:
+            state = await self._in_store(lambda: log.load(view.incarnation))
+        except LogFenced:
+            self._perform(shard, shard.fenced(view.epoch, time.monotonic()))
+        except Exception:  # noqa: BLE001 - classes of users are unpickled
+            _log.exception("keeper %s cannot restore the state of shard %s", self.name, shard.number)
+        else:
+            self._perform(shard, shard.loaded(state, view.epoch, time.monotonic()))
+        self._later(shard.number)

@@ -1,0 +1,185 @@
+"""Keepers as child processes of this one, and their supervision."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from ..errors import InternalError, TreadleError, UsageError
+from ..sealing import load_or_create_key
+from .client_session import Access, access, close_sessions
+from .handle import Handle, create, drop
+from .messages import ShardView
+
+T = TypeVar("T")
+_RUN, _FOLDER = "objects", "objects"
+_WATCH = 0.05
+"""Seconds between two looks at the children."""
+_AGAIN = 1.0
+ABANDONED = 10.0
+"""Seconds without a primary after which a shard is given to a new one, although a backup lives."""
+_log = logging.getLogger(__name__)
+
+
+class Keepers:
+    """Starts keepers on this machine, replaces keepers that end, and ends all with this process.
+
+    - `folder`: for the key and the store. Other processes of this user find the objects there.
+    - `replicas`: keepers that hold each object. Answered calls survive the end of all but one of them at a time.
+    - `durability`: `store` answers a call once it is in the store (files in `folder`, or `store`); with one replica.
+    - `keepers`: processes; default: `replicas`. The shards are spread over them.
+    - `shards`: parts into which the objects are divided by their names. It must stay as it is for a folder.
+    - `store`: URL of another store.
+    - `session`: seconds after which the locks of a process that has died are released.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        replicas: int = 1,
+        durability: Literal["memory", "store"] = "memory",
+        keepers: int = 0,
+        shards: int = 1,
+        store: str = "",
+        session: float = 30.0,
+    ) -> None:
+        keepers = keepers or replicas
+        if replicas < 1 or keepers < replicas or shards < 1:
+            raise UsageError(
+                f"{keepers} keepers cannot hold {replicas} replicas of {shards} shards", "Use more keepers."
+            )
+        if durability == "store" and replicas > 1:
+            raise UsageError("objects in the store have one replica", 'Leave out `replicas`, or durability="store".')
+        path = Path(folder).absolute()
+        path.mkdir(parents=True, exist_ok=True)
+        load_or_create_key(path / "key")
+        url = store or (path / "store").as_uri()
+        self.access: Access = access(url, str(path / "key"), _RUN, _FOLDER, shards)
+        self._durability, self._replicas, self._shards, self._session = durability, replicas, shards, session
+        self._wanted = keepers
+        self._children: dict[str, subprocess.Popen[str]] = {}
+        self._unplaced = dict.fromkeys(range(shards), 0.0)
+        """Shards whose primary has ended, and since when."""
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._supervise()
+        self._watcher = threading.Thread(target=self._watch, name="treadle-keepers", daemon=True)
+        self._watcher.start()
+
+    def object(self, name: str, cls: type[T], *arguments: Any, **keywords: Any) -> Handle[T]:
+        """Return the object of this name, which is made with the arguments unless it exists; see `create`."""
+        return create(self.access, name, cls, arguments, keywords)
+
+    def drop(self, name: str) -> bool:
+        """Remove an object; returns whether it existed."""
+        return drop(self.access, name)
+
+    def close(self) -> None:
+        """End the keepers. Objects in memory are gone; those in the store are there for the next Keepers."""
+        close_sessions(self.access)
+        self._stopping.set()
+        self._watcher.join()
+        for child in self._children.values():
+            _close(child)
+
+    def __enter__(self) -> Keepers:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    @property
+    def processes(self) -> dict[str, int]:
+        """The process ids of the keepers, by name."""
+        with self._lock:
+            return {name: child.pid for name, child in self._children.items()}
+
+    # -- supervision
+
+    def _start(self) -> str:
+        """Start a keeper; returns its name."""
+        url, key_file, run, folder, shards = self.access.place
+        settings = {
+            "url": url, "key_file": key_file, "run": run, "folder": folder, "shards": shards,
+            "copies": self._replicas, "durability": self._durability, "session": self._session, "path": sys.path,
+        }  # fmt: skip
+        child = subprocess.Popen(
+            [sys.executable, "-m", "treadle.primitives.objects.keeper_process"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONHASHSEED": "0", "TZ": "UTC"},  # replicas compute the same
+        )
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdin.write(json.dumps(settings) + "\n")
+        child.stdin.flush()
+        name = child.stdout.readline().strip()
+        if not name:
+            raise InternalError("a keeper did not start; its error is above")
+        with self._lock:
+            self._children[name] = child
+        return name
+
+    def _watch(self) -> None:
+        while not self._stopping.wait(_WATCH):
+            try:
+                self._supervise()
+            except TreadleError:
+                _log.exception("keepers that have ended are not replaced yet")
+                self._stopping.wait(_AGAIN)
+
+    def _supervise(self) -> None:
+        """Replace children that have ended, and give their shards to others."""
+        with self._lock:
+            ended = [name for name, child in self._children.items() if child.poll() is not None]
+            gone = [self._children.pop(name) for name in ended]
+        for child in gone:
+            _close(child)
+        if gone:
+            self._unplaced = {shard: self._unplaced.get(shard, time.monotonic()) for shard in range(self._shards)}
+        self._place_all()
+        while len(self._children) < self._wanted:
+            self._start()
+        self._place_all()
+
+    def _place_all(self) -> None:
+        for shard, since in list(self._unplaced.items()):
+            if self._is_placed(shard, since):
+                del self._unplaced[shard]
+
+    def _is_placed(self, shard: int, since: float) -> bool:
+        """Return whether the primary of a shard lives. Writes a new view when no keeper will continue the last one.
+
+        A backup that has the state continues within two seconds. One that waits for the state cannot.
+        """
+        chain = self.access.chain(shard)
+        view, names = chain.newest(), list(self._children)
+        if view.primary in names:
+            return True
+        members = any(name in names for name in view.members)
+        if names and not (members and time.monotonic() - since < ABANDONED):
+            chosen = [names[(shard + turn) % len(names)] for turn in range(min(self._replicas, len(names)))]
+            kept = self._durability == "store" and view.incarnation > 0
+            chain.create(ShardView(view.epoch + 1, chosen[0], tuple(chosen[1:]), view.incarnation + (not kept)))
+        return False
+
+
+def _close(child: subprocess.Popen[str]) -> None:
+    """End a child by a line of input, and wait for it."""
+    assert child.stdin is not None
+    assert child.stdout is not None
+    with contextlib.suppress(OSError):  # it has ended already
+        child.stdin.write("end\n")
+        child.stdin.close()
+    child.wait()
+    child.stdout.close()

@@ -1,0 +1,357 @@
+"""Keepers, handles and callers in processes of their own, some of which are killed."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+from eventually import eventually
+
+from treadle.primitives.addresses import parse
+from treadle.primitives.errors import UsageError
+from treadle.primitives.objects import (
+    CallRefused,
+    CallWaitExpired,
+    Counter,
+    CyclicBarrier,
+    Handle,
+    Keepers,
+    List,
+    Lock,
+    Map,
+    ObjectLost,
+    ObjectMissing,
+    Queue,
+    Reference,
+    read,
+    shared,
+)
+from treadle.primitives.objects.messages import ShardView
+from treadle.primitives.objects.peer_links import address_of
+from treadle.primitives.wire import NotAuthentic, connect
+
+CALLERS = Path(__file__).parent / "callers.py"
+
+
+@pytest.fixture(scope="module")
+def keepers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keepers]:
+    with Keepers(tmp_path_factory.mktemp("objects"), shards=2) as found:
+        yield found
+
+
+def started(role: str, handle: Handle[Any]) -> subprocess.Popen[bytes]:
+    child = subprocess.Popen([sys.executable, str(CALLERS), role], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    stdin: IO[bytes] | None = child.stdin
+    assert stdin is not None
+    stdin.write(pickle.dumps(handle))
+    stdin.close()
+    return child
+
+
+def ended(*children: subprocess.Popen[bytes]) -> None:
+    for child in children:
+        assert child.wait(90) == 0
+        assert child.stdout is not None
+        child.stdout.close()
+
+
+def kill_primary(keepers: Keepers, name: str) -> None:
+    access = keepers.access
+    primary = access.chain(access.shard_of(name)).newest().primary
+    os.kill(keepers.processes[primary], signal.SIGKILL)
+
+
+def test_calls_of_several_processes_add_up(keepers: Keepers) -> None:
+    hits = keepers.object("hits", Counter)
+    ended(*[started("count", hits) for _ in range(3)])
+    assert hits.get() == 600
+
+
+def test_a_forked_process_has_sessions_of_its_own(keepers: Keepers) -> None:
+    hits = keepers.object("forked", Counter)
+    ended(started("fork", hits))
+    assert hits.get() == 3
+
+
+def test_processes_meet_at_a_barrier(keepers: Keepers) -> None:
+    barrier = keepers.object("step", CyclicBarrier, 3)
+    ended(*[started("meet", barrier) for _ in range(3)])
+    assert barrier.waiting() == 0
+
+
+def test_a_class_of_the_caller_runs_at_the_keeper(keepers: Keepers) -> None:
+    @shared
+    class Process:
+        @read
+        def id(self) -> int:
+            return os.getpid()
+
+    assert keepers.object("process", Process).id() in keepers.processes.values()
+
+
+def test_an_error_has_the_traceback_of_the_keeper(keepers: Keepers) -> None:
+    with pytest.raises(IndexError) as raised:
+        keepers.object("empty", List).get(4)
+    assert "return self.items[index]" in str(raised.value.__cause__)
+
+
+def test_a_function_of_the_caller_is_sent_by_value(keepers: Keepers) -> None:
+    words = keepers.object("words", Map)
+    words.merge("a", 1, lambda one, other: one + other)
+    assert words.merge("a", 2, lambda one, other: one + other) == 3
+
+
+def test_a_caller_waits_no_longer_than_it_wants(keepers: Keepers) -> None:
+    queue = keepers.object("queue", Queue)
+    with pytest.raises(CallWaitExpired):
+        queue.within(0.05).get()
+    queue.put("late")
+    assert queue.get() == "late"
+
+
+def test_a_lock_is_a_context_manager_with_a_fencing_token(keepers: Keepers) -> None:
+    lock = keepers.object("lock", Lock)
+    tokens = []
+    for _ in range(2):
+        with lock as token:
+            assert lock.locked()
+            tokens.append(token)
+    assert tokens[1] > tokens[0]
+    assert not lock.locked()
+
+
+def test_threads_exclude_each_other(keepers: Keepers) -> None:
+    lock, cell = keepers.object("lock", Lock), keepers.object("cell", Reference, 0)
+
+    def work() -> None:
+        for _ in range(25):
+            with lock:
+                cell.set(cell.get() + 1)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert cell.get() == 100
+
+
+def test_an_object_that_exists_is_found(keepers: Keepers) -> None:
+    keepers.object("once", Counter, 5).increment()
+    assert keepers.object("once", Counter, 99).get() == 6
+    with pytest.raises(TypeError, match="is a Counter"):
+        keepers.object("once", Lock)
+
+
+def test_a_dropped_object_is_missing(keepers: Keepers) -> None:
+    gone = keepers.object("gone", Counter)
+    assert keepers.drop("gone")
+    with pytest.raises(ObjectMissing):
+        gone.get()
+    assert not keepers.drop("gone")
+
+
+def test_large_arguments_are_refused_and_smaller_ones_pass(keepers: Keepers) -> None:
+    cell = keepers.object("large", Reference)
+    cell.set(b"x" * (4 << 20))
+    assert len(cell.get()) == 4 << 20
+    with pytest.raises(CallRefused, match="bytes"):
+        cell.set(b"x" * (9 << 20))
+    assert len(cell.get()) == 4 << 20
+
+
+def test_a_handle_has_the_methods_of_the_class_only(keepers: Keepers) -> None:
+    hits = keepers.object("hits", Counter)
+    assert "increment" in dir(hits)
+    for name in ("value", "missing", "_session_ended"):
+        with pytest.raises(AttributeError):
+            getattr(hits, name)
+    with pytest.raises(UsageError, match="@shared"):
+        keepers.object("plain", dict)
+
+
+def test_an_interrupted_wait_takes_no_item(keepers: Keepers) -> None:
+    queue = keepers.object("interrupted", Queue)
+    thread = threading.main_thread().ident
+    assert thread is not None
+    timer = threading.Timer(0.3, signal.pthread_kill, (thread, signal.SIGINT))
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        queue.get()
+    queue.put(1)
+    assert queue.size() == 1
+
+
+def test_a_caller_without_the_key_is_refused(keepers: Keepers) -> None:
+    for name in keepers.processes:
+        with pytest.raises(NotAuthentic):
+            connect(address_of(name), "objects", b"x" * 32, deadline=time.monotonic() + 10)
+
+
+def test_silent_strangers_do_not_keep_callers_out(keepers: Keepers) -> None:
+    (name, *_) = keepers.processes
+    hits = keepers.object("hits", Counter)
+    before = hits.get()
+    strangers = [socket.socket(socket.AF_UNIX) for _ in range(200)]
+    for stranger in strangers:
+        stranger.connect(f"\0{parse(address_of(name)).host}")
+    child = started("count", hits)
+    ended(child)
+    assert hits.get() == before + 200
+    for stranger in strangers:
+        stranger.close()
+
+
+def test_locks_of_a_killed_process_are_released(tmp_path: Path) -> None:
+    with Keepers(tmp_path, session=2.0) as keepers:
+        lock = keepers.object("lock", Lock)
+        holder = started("hold", lock)
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        assert lock.try_acquire() is None
+        holder.kill()
+        holder.wait()
+        holder.stdout.close()
+        assert lock.acquire()
+
+
+def test_a_session_of_a_silent_thread_is_kept(tmp_path: Path) -> None:
+    with Keepers(tmp_path, session=1.0) as keepers:
+        lock = keepers.object("lock", Lock)
+        with lock:
+            time.sleep(3)
+            assert lock.locked()
+
+
+def test_keepers_end_with_the_killed_process_that_started_them(tmp_path: Path) -> None:
+    owner = subprocess.Popen(
+        [sys.executable, str(CALLERS), "start"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert owner.stdin is not None
+    assert owner.stdout is not None
+    with owner.stdin, owner.stdout:
+        owner.stdin.write(pickle.dumps(str(tmp_path)))
+        owner.stdin.close()
+        pids = [int(pid) for pid in owner.stdout.readline().strip(b"[]\n").split(b",")]
+        owner.kill()
+        owner.wait()
+        try:
+            eventually(lambda: not any(map(_alive, pids)))
+        finally:
+            os.killpg(owner.pid, signal.SIGKILL)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_objects_in_memory_are_lost_with_their_keeper_and_say_so(tmp_path: Path) -> None:
+    with Keepers(tmp_path) as keepers:
+        hits = keepers.object("hits", Counter)
+        hits.increment()
+        kill_primary(keepers, "hits")
+        with pytest.raises(ObjectLost, match="hits is lost"):
+            hits.increment()
+        again = keepers.object("hits", Counter)
+        assert again.increment() == 1
+        with pytest.raises(ObjectLost):
+            hits.get()
+
+
+def test_a_shard_of_which_only_a_joining_backup_lives_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("treadle.primitives.objects.keepers.ABANDONED", 1.0)
+    with Keepers(tmp_path, keepers=2) as keepers:
+        hits = keepers.object("hits", Counter)
+        chain = keepers.access.chain(0)
+        view = chain.newest()
+        (other,) = set(keepers.processes) - {view.primary}
+        chain.create(ShardView(view.epoch + 1, "unix:none#0", (other,), view.incarnation))
+        os.kill(keepers.processes[view.primary], signal.SIGKILL)
+        with pytest.raises(ObjectLost):
+            hits.increment()
+
+
+@pytest.mark.parametrize("settings", [{"replicas": 2}, {"replicas": 3}, {"durability": "store"}], ids=str)
+def test_answered_calls_survive_the_kill_of_a_keeper_and_count_once(tmp_path: Path, settings: dict[str, Any]) -> None:
+    count_under_kills(tmp_path, settings, kills=2)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("settings", [{"replicas": 2}, {"replicas": 3}, {"durability": "store"}], ids=str)
+def test_answered_calls_survive_many_kills(tmp_path: Path, settings: dict[str, Any]) -> None:
+    count_under_kills(tmp_path, settings, kills=100)
+
+
+def count_under_kills(folder: Path, settings: dict[str, Any], kills: int) -> None:
+    """Threads count while primaries are killed. Each answer is a different number: none is lost or counted twice."""
+    with Keepers(folder, **settings) as keepers:
+        hits = keepers.object("hits", Counter)
+        over, answers = threading.Event(), [list[int]() for _ in range(4)]
+
+        def work(mine: list[int]) -> None:
+            while not over.is_set():
+                mine.append(hits.increment())
+
+        threads = [threading.Thread(target=work, args=(mine,)) for mine in answers]
+        for thread in threads:
+            thread.start()
+        for _ in range(kills):
+            wait_for_full_view(keepers, "hits", settings.get("replicas", 1))
+            kill_primary(keepers, "hits")
+            before = sum(map(len, answers))
+            eventually(lambda before=before: sum(map(len, answers)) > before + 4)  # type: ignore[misc]
+        over.set()
+        for thread in threads:
+            thread.join()
+        found = sorted(one for mine in answers for one in mine)
+        assert found == list(range(1, hits.get() + 1))
+
+
+def wait_for_full_view(keepers: Keepers, name: str, replicas: int) -> None:
+    """Wait until calls are answered by a view with all replicas, so that all have the state."""
+    access = keepers.access
+    chain = access.chain(access.shard_of(name))
+
+    def is_full() -> bool:
+        view = chain.newest()
+        return len(view.members) == replicas and set(view.members) <= set(keepers.processes)
+
+    eventually(is_full)
+    keepers.object(name, Counter)  # answered: all members of the view have the state
+    time.sleep(random.uniform(0, 0.3))
+
+
+def test_objects_in_the_store_are_there_for_the_next_keepers(tmp_path: Path) -> None:
+    with Keepers(tmp_path, durability="store") as keepers:
+        queue = keepers.object("queue", Queue)
+        for number in range(1200):  # more than a snapshot covers
+            queue.put(number)
+    with Keepers(tmp_path, durability="store") as keepers:
+        queue = keepers.object("queue", Queue)
+        assert queue.get_many(3) == [0, 1, 2]
+        assert queue.size() == 1197
+    logged = list((tmp_path / "store/objects/0/log").iterdir())
+    assert len(logged) < 400
+
+
+@pytest.mark.parametrize(
+    "settings", [{"replicas": 0}, {"replicas": 2, "keepers": 1}, {"replicas": 2, "durability": "store"}]
+)
+def test_settings_that_cannot_be_kept_are_refused(tmp_path: Path, settings: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        Keepers(tmp_path, **settings)
