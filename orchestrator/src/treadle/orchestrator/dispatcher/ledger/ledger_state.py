@@ -102,7 +102,9 @@ class SegmentHistory:
 
 def copied(outcome: Outcome) -> Outcome:
     """The outcome with the store added to its block's locations."""
-    return outcome if outcome.block is None else msgspec.structs.replace(outcome, block=outcome.block.in_store())
+    if outcome.block is None or "store" in outcome.block.locations:
+        return outcome
+    return msgspec.structs.replace(outcome, block=outcome.block.in_store())
 
 
 def lost_partitions(outcomes: Iterable[Outcome], blocks: Iterable[str]) -> tuple[int, ...]:
