@@ -13,9 +13,10 @@ from primitives.channels.simulated import Network, Program, Sim, payload, text
 
 from treadle.primitives.channels import MemberLost, ReduceFailed
 from treadle.primitives.channels.protocols.collective import OnLoss
-from treadle.primitives.channels.protocols.membership import Send
+from treadle.primitives.channels.protocols.membership import Roster, Send
 from treadle.primitives.channels.protocols.reduce import Fold, PassDown, PassUp, ReducedRound, ReduceMachine
 from treadle.primitives.coordinator import tree
+from treadle.primitives.coordinator.messages import Seat
 
 Net = Network[ReduceMachine]
 
@@ -268,3 +269,43 @@ def test_a_function_that_raises_fails_the_round_everywhere() -> None:
     failed = [end for _, end in log.ended if isinstance(end, ReduceFailed)]
     assert len(failed) == 6
     assert [len(result) for result in log.results()] == [6]
+
+
+def test_a_result_of_a_lost_root_reaches_members_to_which_it_was_not_sent() -> None:
+    """The round after it fails for the loss, and must not hide it."""
+    machines = {name: ReduceMachine("c", name) for name in "abc"}
+
+    def deliver(sender: str, sends: list[Send]) -> None:
+        for target, message in sends:
+            if target in machines:
+                deliver(target, machines[target].message(sender, message))
+
+    def enter(names: str, epoch: int, lost: tuple[str, ...] = ()) -> None:
+        roster = Roster(epoch, tuple(Seat(name, "") for name in names), 2, lost)
+        sends = {name: machines[name].view(roster) for name in names}
+        for name in names:
+            deliver(name, sends[name])
+
+    enter("abc", 1)
+    for name in "bca":
+        machine = machines[name]
+        deliver(name, machine.contribute(name, everywhere=True))
+        while (step := machine.next()) is not None:
+            if isinstance(step, Fold):
+                deliver(name, machine.folded(step.ticket, "".join([step.left, *map(text, step.right)])))
+            elif isinstance(step, PassUp):
+                deliver(name, machine.passed_up(step.ticket, payload(step.value)))
+            elif isinstance(step, PassDown):
+                to_all = machine.passed_down(step.ticket, payload(step.value))
+                deliver(name, [send for send in to_all if send.member == "b"])
+                break
+    del machines["a"]
+    enter("bc", 2, ("a",))
+    for name in "bc":
+        found = machines[name].outcome()
+        assert found is not None
+        assert text(found.payload) == "abc"  # type: ignore[arg-type]
+    for name in "bc":
+        deliver(name, machines[name].contribute(name, everywhere=True))
+        with pytest.raises(MemberLost):
+            machines[name].next()

@@ -114,8 +114,8 @@ class Standing(Struct, frozen=True, array_like=True):
     plans: tuple[ShufflePlan, ...] = ()
     first_rounds: dict[int, int] = {}
     """Maps a round to the latest epoch in which the members agreed to begin with it (reduce)."""
-    result: Payload | None = None
-    """The result of round `decided`, if all members get it."""
+    result: tuple[int, Payload] | None = None
+    """The latest round whose result all members get, and the result. Later rounds may have failed."""
 
 
 class RoundStatus(Said, frozen=True, tag=8):

@@ -200,10 +200,14 @@ class ReduceMachine(RoundsMachine):
         """Return the outcome of a round that ended before this member was informed."""
         reason = self.standing.failures.get(self._round)
         if reason is None:
-            return ReducedRound(False, None, self.standing.result if self._round == self.standing.decided else None)
+            return ReducedRound(False, None, self._result_of(self._round))
         if reason.startswith(LOST):
             return MemberLost(self.title, self.standing.lost)
         return ReduceFailed(f"{self.title}: {reason}", "The traceback is with the member named here.")
+
+    def _result_of(self, number: int) -> Payload | None:
+        known = self.standing.result
+        return known[1] if known is not None and known[0] == number else None
 
     def _worked(self, sender: str, message: Message) -> list[Send]:
         if isinstance(message, Partial):
@@ -240,7 +244,7 @@ class ReduceMachine(RoundsMachine):
 
     def _learned(self) -> list[Send]:
         number = self.standing.decided
-        return self._spread(number, self.standing.failures.get(number), result=self.standing.result) + self._begin()
+        return self._spread(number, self.standing.failures.get(number), result=self._result_of(number)) + self._begin()
 
     def _resumed(self) -> list[Send]:
         if self._last < 0:

@@ -121,13 +121,8 @@ def merge(one: Standing, other: Standing) -> Standing:
         tuple(dict.fromkeys(one.lost + other.lost))[-_REMEMBERED:],
         merge_plans(one.plans, other.plans),
         merge_first_rounds(one.first_rounds, other.first_rounds),
-        _latest_result(one, other),
+        max((one.result, other.result), key=lambda result: result[0] if result else 0),
     )
-
-
-def _latest_result(one: Standing, other: Standing) -> Payload | None:
-    latest = [standing for standing in (one, other) if standing.decided == max(one.decided, other.decided)]
-    return next((standing.result for standing in latest if standing.result is not None), None)
 
 
 def merge_plans(one: tuple[ShufflePlan, ...], other: tuple[ShufflePlan, ...]) -> tuple[ShufflePlan, ...]:
@@ -164,7 +159,9 @@ def answered(standing: Standing) -> Standing:
 
 def decided(standing: Standing, number: int, result: Payload | None = None) -> Standing:
     """Record that a round is over, with its result if all members get it."""
-    return replace(standing, decided=number, result=result) if number > standing.decided else standing
+    if number <= standing.decided:
+        return standing
+    return replace(standing, decided=number, result=standing.result if result is None else (number, result))
 
 
 def _latest(rounds: dict[int, T]) -> dict[int, T]:
