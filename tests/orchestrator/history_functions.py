@@ -58,10 +58,17 @@ def slow_last(record: int, *, seconds: float) -> int:
     return record
 
 
-def late_again(record: int, *, seconds: float, context: Context) -> int:
-    """Record 3 is late the first time, and record 1 for these seconds when it is recomputed."""
-    late = {(3, 1): 45.0, (1, 2): seconds}
+def late_again(record: int, *, context: Context) -> int:
+    """Record 3 is late the first time, and record 1 when it is recomputed."""
+    late = {(3, 1): 45.0, (1, 2): 1.0}
     time.sleep(late.get((record, context.attempt), 0.0))
+    return record
+
+
+def late_by_file(record: int, *, flag: str) -> int:
+    """Record 3 is late until the file exists, and then record 1."""
+    if record == (1 if Path(flag).exists() else 3):
+        time.sleep(45)
     return record
 
 

@@ -119,6 +119,23 @@ def test_calls_that_were_cancelled_or_failed_stay_so_after_a_takeover(home: Path
         again[last.id].result(PATIENCE)
 
 
+def test_call_that_a_dead_driver_began_is_not_cancelled(home: Path, tmp_path: Path) -> None:
+    def mark_and_wait() -> str:
+        (tmp_path / "mark").touch()
+        while not (tmp_path / "flag").exists():
+            time.sleep(0.01)
+        return "done"
+
+    with session("begun", home=home) as s:
+        call = s.submit(mark_and_wait)
+        eventually(call.running)
+        kill_driver(home)
+        assert not call.cancel()
+        (tmp_path / "flag").touch()
+        assert call.result(PATIENCE) == "done"
+        assert attach(s.id, home=home)[call.id].result(PATIENCE) == "done"
+
+
 def test_map_reduce_goes_on_after_its_driver_is_killed(home: Path, tmp_path: Path) -> None:
     def mark_and_pair(number: int) -> list[tuple[int, int]]:
         with (tmp_path / str(number)).open("a") as file:

@@ -205,8 +205,16 @@ def test_cancelled_call_is_withdrawn_unless_it_is_over() -> None:
     for record in (FUNCTION, called("a"), called("b", needs=((("a", 0),),))):
         calls.add(record)
     assert calls.add(Cancelled("b", 0)) == [WithdrawCall(CallPlace("square-1", 1))]
+    calls.ended(CallPlace("square-1", 1), None)
     assert begun(calls.ended(CallPlace("square-1", 0), block("made"))) == []
     assert calls.add(Cancelled("a", 0)) == []
+
+
+def test_call_that_cannot_be_withdrawn_begins() -> None:
+    calls = OpenCalls()
+    for record in (FUNCTION, called("a"), called("b", needs=((("a", 0),),)), Cancelled("b", 0)):
+        calls.add(record)
+    assert begun(calls.ended(CallPlace("square-1", 0), block("made"))) == [CallPlace("square-1", 1)]
 
 
 def test_inner_result_is_dropped_once_its_readers_have_ended() -> None:

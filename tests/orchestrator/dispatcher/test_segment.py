@@ -214,10 +214,10 @@ def test_a_quorum_is_met_by_exactly_its_share(breaking: Breaking, tmp_path: Path
     assert values(found, "end") == [[number] for number in range(7)]
 
 
-def quorum(seconds: float) -> dict[str, Any]:
-    """Three of four records are enough. Record 1 takes these seconds when it is recomputed."""
+def quorum(function: str, **given: Any) -> dict[str, Any]:
+    """Three of four records are enough."""
     return spec(
-        slow=mapped({"range": 4, "partitions": 4}, "late_again", **{"with": {"seconds": seconds}}),
+        slow=mapped({"range": 4, "partitions": 4}, function, **{"with": given}),
         most={"type": "barrier", "input": "slow", "quorum": "75%"},
         end=mapped("most"),
     )
@@ -225,14 +225,16 @@ def quorum(seconds: float) -> dict[str, Any]:
 
 def test_a_quorum_stays_as_it_was_met_when_a_block_of_it_is_lost(breaking: Breaking) -> None:
     """Its readers may have begun. With other partitions in their places, some would be read twice and some never."""
-    run = breaking(quorum(seconds=1))
+    run = breaking(quorum("late_again"))
     found, _ = run.go(run.losing(("slow", 1)))
     assert values(found, "end") == [[0], [1], [2]]
 
 
-def test_rerun_by_a_user_gets_a_quorum_of_its_own(breaking: Breaking) -> None:
-    run = breaking(quorum(seconds=45))
+def test_rerun_by_a_user_gets_a_quorum_of_its_own(breaking: Breaking, tmp_path: Path) -> None:
+    flag = tmp_path / "flag"
+    run = breaking(quorum("late_by_file", flag=str(flag)))
     run.go()
+    flag.touch()
     opened = run.engine(run.executor).site.open(run.run)
     take_back(opened.files, opened.plan, "slow", 2, opened.site.files)
     found, _ = run.go(resumption=2)

@@ -181,6 +181,15 @@ def test_a_handle_has_the_methods_of_the_class_only(keepers: Keepers) -> None:
         keepers.object("plain", dict)
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT raises KeyboardInterrupt also where a shell has started the tests in its background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_wait_takes_no_item(keepers: Keepers) -> None:
     queue = keepers.object("interrupted", Queue)
     thread = threading.main_thread().ident

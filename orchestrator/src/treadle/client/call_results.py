@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from concurrent.futures import CancelledError
 
 from treadle.executors.operations.calls import CallResult
 from treadle.orchestrator.dispatcher.ledger.ledger import CANCELLED, Failed
@@ -57,8 +58,9 @@ class CallResults:
 
 
 def _fail(future: Future, name: str, end: Failed) -> None:
-    if end.failure == CANCELLED:
-        super(Future, future).cancel()
+    if end.failure == CANCELLED and super(Future, future).cancel():
         future.set_running_or_notify_cancel()
+    elif end.failure == CANCELLED:
+        future.set_exception(CancelledError())
     else:
         future.set_exception(call_failed(name, end))

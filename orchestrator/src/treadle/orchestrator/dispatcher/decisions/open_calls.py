@@ -150,6 +150,7 @@ class OpenCalls:
         self._ended += place not in self._done and place.segment != VALUES
         if self._done.get(place) is None or place.segment == VALUES:
             self._done[place] = block
+        self._missing.pop(place, None)
         steps: list[Step] = list(self._dropped(place))
         for reader in self._readers.pop(place, ()):
             steps += self._informed(reader, place)
@@ -222,7 +223,4 @@ class OpenCalls:
         return [FailCall(place, needed)]
 
     def _cancelled(self, place: CallPlace) -> list[Step]:
-        if place in self._done:
-            return []
-        self._missing.pop(place, None)
-        return [WithdrawCall(place)]
+        return [] if place in self._done else [WithdrawCall(place)]

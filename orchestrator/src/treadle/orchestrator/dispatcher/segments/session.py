@@ -320,6 +320,9 @@ class _SessionRun:
         return FailureClass.USER_ERROR if failure == CANCELLED else failure, text
 
     def _withdrawn(self, place: CallPlace) -> bool:
+        """Clients have seen the begin of a call, also one that a dead driver began. It is not withdrawn any more."""
+        if place.partition in self._accounts[place.segment].history.starts:
+            return False
         return self._segments[place.segment].withdraw(place.partition)
 
     def _fail(self, place: CallPlace, failure: str, message: str) -> None:
