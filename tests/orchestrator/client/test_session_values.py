@@ -111,8 +111,8 @@ def test_value_that_was_lost_before_its_copy_fails_its_calls_alone(
 ) -> None:
     put = Blocks.put
 
-    def put_and_lose(blocks: Blocks, name: str, *arguments: Any) -> Any:
-        block = put(blocks, name, *arguments)
+    def put_and_lose(blocks: Blocks, name: str, *arguments: Any, **settings: Any) -> Any:
+        block = put(blocks, name, *arguments, **settings)
         (Home(home).host_root / run_folder(calls.id) / block.name).unlink()
         return block
 

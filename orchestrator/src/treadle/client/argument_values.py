@@ -78,7 +78,8 @@ class ArgumentValues:
             self._users[key] += 1
             known = key in self._held
         if not known:
-            block = self._blocks.put(f"{VALUES}/{key}", "objects", [[packed]], place)
+            local = place == "host"  # read in memory only; its copy in the store gets a checksum
+            block = self._blocks.put(f"{VALUES}/{key}", "objects", [[packed]], place, checksums=not local)
             self._link.send_value(key, block)
         with self._lock:
             self._held[key] = sum(map(_length, packed))

@@ -34,6 +34,8 @@ def sha256(buffers: Sequence[Buffer]) -> bytes:
 
 
 def with_digest(part: Part, block: memoryview) -> Part:
+    """The part with the checksum and the digest that readers of a copy in the store need."""
     if part.digest:
         return part
-    return replace(part, digest=sha256([block[part.offset : part.offset + part.length]]))
+    data = block[part.offset : part.offset + part.length]
+    return replace(part, checksum=part.checksum or xxh3([data]), digest=sha256([data]))
