@@ -265,3 +265,11 @@ def test_call_fails_when_a_value_among_its_arguments_is_lost() -> None:
 
 def dropped(steps: list[Step]) -> list[BlockRef]:
     return [step.block for step in steps if isinstance(step, DropResult)]
+
+
+def test_call_after_the_end_of_the_session_has_no_place() -> None:
+    index = CallIndex()
+    for record in (FUNCTION, called("a"), NoMoreCalls(), called("late")):
+        index.add(record)
+    assert index.size("square-1") == 1
+    assert "late" not in index.first

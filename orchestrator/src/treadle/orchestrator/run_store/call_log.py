@@ -141,8 +141,10 @@ class CallIndex:
         self.ended = False
 
     def add(self, record: CallRecord) -> bool:
-        """Whether the record says something new: it has another key than the records before it. Raises CorruptError for
-        a call of an unknown function."""
+        """Whether the record says something new: it has another key than the records before it, and the session has
+        not ended. Raises CorruptError for a call of an unknown function."""
+        if self.ended:
+            return False
         match record:
             case FunctionAdded(key) if key not in self._segments:
                 segment = self._segments[key] = f"{record.name}-{len(self._segments) + 1}"
