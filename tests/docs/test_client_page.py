@@ -1,4 +1,4 @@
-"""The script of docs/client.md and the notebook of the examples, against a server of their own."""
+"""The script of docs/client.md and the notebooks of the examples, against a server of their own."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ import pytest
 from doc_pages import ROOT, blocks, write_files
 from nbclient import NotebookClient
 
+from treadle.client import Futures, attach
 from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
 
 PAGE = ROOT / "docs/client.md"
-NOTEBOOK = ROOT / "examples/notebook/squares.ipynb"
+NOTEBOOKS = ROOT / "examples/notebook"
 
 
 @pytest.fixture(scope="module")
@@ -39,22 +40,35 @@ def test_script_of_the_page_prints_what_the_page_shows(home: Path, tmp_path: Pat
     assert done.stdout == f"{shown}\n"
 
 
-def executed(home: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
-    """The outputs of the notebook by the id of their cell."""
+def executed(name: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
+    """The outputs of a notebook by the id of their cell."""
     monkeypatch.setenv("TREADLE_HOME", str(home))
-    notebook = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
+    notebook = nbformat.read(NOTEBOOKS / name, as_version=4)  # type: ignore[no-untyped-call]
     NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
     return {cell["id"]: cell["outputs"] for cell in notebook.cells if cell["cell_type"] == "code"}
 
 
 def test_notebook_draws_workflow_and_run_and_shows_a_traceback(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = executed(home, monkeypatch)
+    found = executed("squares.ipynb", home, monkeypatch)
     assert "<svg" in found["define"][0]["data"]["text/html"]
     drawn = found["run"][-1]["data"]["text/html"]
     assert re.search(r"squares-[\w-]+</b> succeeded", drawn)
     assert "done" in drawn
     assert found["table"][0]["data"]["text/plain"] == "{'n': [1, 2, 3], 'square': [1, 4, 9]}"
-    printed = "".join(output["text"] for output in found["failing"] if output["output_type"] == "stream")
-    assert "user error: squares: 1 partition failed" in printed
-    assert "TypeError: unsupported operand type(s) for ** or pow()" in printed
-    assert "in square" in printed
+    error = printed(found["failing"])
+    assert "user error: squares: 1 partition failed" in error
+    assert "TypeError: unsupported operand type(s) for ** or pow()" in error
+    assert "in square" in error
+
+
+def printed(outputs: list[Any]) -> str:
+    return "".join(output["text"] for output in outputs if output["output_type"] == "stream")
+
+
+def test_cells_that_run_again_in_a_new_kernel_find_their_calls(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (executed("bootstrap.ipynb", home, monkeypatch) for _ in range(2))
+    assert re.fullmatch(r"slope 2\.99\d to 3\.0\d\d\n", printed(first["map"]))
+    assert printed(first["histogram"]).count("#") == 200
+    assert [printed(second[cell]) for cell in first] == [printed(first[cell]) for cell in first]
+    with attach("bootstrap", home=home) as s:
+        assert [len(one) if isinstance(one, Futures) else 1 for one in s.futures()] == [200, 1]
