@@ -117,8 +117,8 @@ def test_a_group_may_fail_more_than_its_share_of_a_percentage(breaking: Breaking
 
 
 def test_resume_runs_partitions_that_no_group_committed(breaking: Breaking, tmp_path: Path) -> None:
-    document = spec(only=mapped(HUNDRED, "needs_flag_from", **{"with": {"flag": str(tmp_path / "flag"), "first": 65}}))
-    run = breaking(document)
+    failing = {"flag": str(tmp_path / "flag"), "first": 99}  # the last of its group: groups run at the same time
+    run = breaking(spec(only=mapped(HUNDRED, "needs_flag_from", **{"with": failing})))
     found, _ = run.go()
     assert failure(found) == "user error"
     before = committed(run)
