@@ -133,10 +133,8 @@ def _needs(records: list[CallRecord], place: CallPlace) -> set[CallPlace]:
     index = CallIndex()
     for record in records:
         index.add(record)
-        if isinstance(record, Called):
-            segment, first = index.first[record.key]
-            if segment == place.segment and first <= place.partition < first + len(record.arguments.parts):
-                return {index.place(*need) for need in record.needs[place.partition - first]}
+        if isinstance(record, Called) and place in index.places(record.key):
+            return {index.place(*need) for need in record.needs[index.call_at(place)[1]]}
     raise AssertionError(place)
 
 

@@ -168,7 +168,7 @@ class SessionLink:
         from .attempt_logs import LogFollower
 
         place = self._placed(call)
-        return [one for one in LogFollower(self._files).new() if (one.segment, one.partition) == place]
+        return [one for one in LogFollower(self._files).new() if CallPlace(one.segment, one.partition) == place]
 
     def cancel(self, future: Future) -> bool:
         if future.done() or self._chunk(future.call.key) > 1:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -33,7 +33,7 @@ Need = tuple[str, int]
 """The result of a partition, by the call's key and the partition's position in the call."""
 
 
-class FunctionAdded(Struct, frozen=True, tag="function"):
+class FunctionAdded(Struct, frozen=True, tag="function", gc=False):
     """A function with its options. Its calls form a segment of their own."""
 
     key: str
@@ -56,7 +56,7 @@ class FunctionAdded(Struct, frozen=True, tag="function"):
     """The digests of the parts of the function, by their names in a message, if its calls may be reused."""
 
 
-class ValueAdded(Struct, frozen=True, tag="value"):
+class ValueAdded(Struct, frozen=True, tag="value", gc=False):
     """A large value among arguments, held by a client. Calls need it as they need a result."""
 
     key: str
@@ -67,14 +67,14 @@ class ValueAdded(Struct, frozen=True, tag="value"):
     """The client. Empty: the driver, which has copied the block to the store."""
 
 
-class ValueReleased(Struct, frozen=True, tag="released"):
+class ValueReleased(Struct, frozen=True, tag="released", gc=False):
     """The client makes no further calls with a value, unless it adds it again."""
 
     key: str
     holder: str
 
 
-class Called(Struct, frozen=True, tag="called"):
+class Called(Struct, frozen=True, tag="called", gc=False):
     """Calls of one function: a partition for each part of the block of arguments."""
 
     key: str
@@ -92,29 +92,29 @@ class Called(Struct, frozen=True, tag="called"):
     gives: Gives = "future"
 
 
-class Cancelled(Struct, frozen=True, tag="cancelled"):
+class Cancelled(Struct, frozen=True, tag="cancelled", gc=False):
     """A partition of a call shall not begin. If it runs already, this has no effect."""
 
     key: str
     partition: int
 
 
-class NoMoreCalls(Struct, frozen=True, tag="ended"):
+class NoMoreCalls(Struct, frozen=True, tag="ended", gc=False):
     """No further call follows."""
 
 
 CallRecord = FunctionAdded | ValueAdded | ValueReleased | Called | Cancelled | NoMoreCalls
 
 
-class CallEntry(Struct, frozen=True, array_like=True):
+class CallEntry(Struct, frozen=True, array_like=True, gc=False):
     """One object of the chain."""
 
     writer: str
     records: tuple[CallRecord, ...]
 
 
-class CallPlace(NamedTuple):
-    """A partition of a session: a segment, and a partition of it."""
+class CallPlace(Struct, frozen=True, gc=False):
+    """A partition of a session: a segment, and a partition of it. There are many, so the collector skips them."""
 
     segment: str
     partition: int
@@ -196,8 +196,8 @@ class CallIndex:
 
     def place(self, key: str, partition: int) -> CallPlace:
         """The place of a call's partition. Raises KeyError for an unknown call."""
-        segment, first = self.first[key]
-        return CallPlace(segment, first + partition)
+        first = self.first[key]
+        return CallPlace(first.segment, first.partition + partition)
 
 
 def session_submission(run: str, name: str, executor: str) -> Submission:

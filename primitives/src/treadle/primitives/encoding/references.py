@@ -11,7 +11,7 @@ Kind = Literal["objects", "table", "array"]
 """`objects`: a list of Python records; `table`: an Arrow table; `array`: a NumPy array, a record is `a[i]`."""
 
 
-class Part(Struct, frozen=True, array_like=True):
+class Part(Struct, frozen=True, array_like=True, gc=False):
     """A run of bytes of a block that decodes by itself: the whole block, or the share of one consumer."""
 
     offset: int
@@ -24,7 +24,7 @@ class Part(Struct, frozen=True, array_like=True):
     """SHA-256 of the bytes; present when the block was put in a store, checked before anything is decoded."""
 
 
-class BlockRef(Struct, frozen=True, array_like=True):
+class BlockRef(Struct, frozen=True, array_like=True, gc=False):
     """Identity (name, size, checksums) and locations (hints) of one block."""
 
     name: str
@@ -54,7 +54,7 @@ class BlockRef(Struct, frozen=True, array_like=True):
         return self if "store" in self.locations else replace(self, locations=(*self.locations, "store"))
 
 
-class Slice(Struct, frozen=True, array_like=True):
+class Slice(Struct, frozen=True, array_like=True, gc=False):
     """One part of a block with all a reader needs to get it."""
 
     name: str
