@@ -28,7 +28,7 @@ apiVersion: treadle/v1
 name: held
 labels: {team: a}
 stages:
-  kept: {type: map, input: {range: 4}, uses: functions:pair}
+  kept: {type: map, input: {range: 4, partitions: 1}, uses: functions:pair}
   gate: {type: barrier, input: kept}
   held: {type: map, input: gate, uses: functions:waits, with: {flag: "FLAG"}}
 """
