@@ -223,7 +223,7 @@ def test_silent_strangers_do_not_keep_callers_out(keepers: Keepers) -> None:
 
 
 def test_locks_of_a_killed_process_are_released(tmp_path: Path) -> None:
-    with Keepers(tmp_path, session=2.0) as keepers:
+    with Keepers(tmp_path, session=600.0) as keepers:
         lock = keepers.object("lock", Lock)
         holder = started("hold", lock)
         assert holder.stdout is not None
@@ -232,7 +232,20 @@ def test_locks_of_a_killed_process_are_released(tmp_path: Path) -> None:
         holder.kill()
         holder.wait()
         holder.stdout.close()
-        assert lock.acquire()
+        assert lock.within(90).acquire()
+
+
+def test_locks_survive_a_lost_connection_when_the_caller_returns(keepers: Keepers) -> None:
+    lock = keepers.object("connected", Lock)
+    token = lock.acquire()
+    session = keepers.access.session("connected")
+    assert session._connection is not None  # private: only a fault closes it
+    session._connection.close()
+    time.sleep(2)  # the keeper has looked for this process
+    assert lock.locked()
+    lock.release()
+    assert lock.acquire() > token
+    lock.release()
 
 
 def test_a_session_of_a_silent_thread_is_kept(tmp_path: Path) -> None:

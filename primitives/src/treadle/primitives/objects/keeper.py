@@ -19,6 +19,7 @@ from ..wire.acceptor import AcceptedConnection, Acceptor
 from ..wire.connect import address_of, listen
 from ..wire.handshake import Handshake
 from ..wire.message_codec import decoder, encode_head
+from ..wire.peer_process import has_ended
 from ..wire.server_connection import ServerConnection
 from ..wire.unauthenticated import Strangers, allowance
 from .instructions import Append, Instruction, Load, Look, Propose, ShardLimits, ShardTiming, ToConnection, ToPeer
@@ -31,6 +32,8 @@ from .views import ViewChain
 T = TypeVar("T")
 _AGAIN = 0.2
 """Seconds after an error of the store until the operation is repeated."""
+_DYING = 1.0
+"""A process closes its connections before it has ended; seconds until it is looked at for the last time."""
 _log = logging.getLogger(__name__)
 _decode: Callable[[bytes, str], ToKeeper] = decoder(ToKeeper)
 
@@ -74,6 +77,8 @@ class Keeper:
         self._connections: dict[int, ServerConnection] = {}
         self._peers: dict[int, str] = {}
         """Names of the keepers that introduced themselves, by connection."""
+        self._sessions: dict[int, EndSession] = {}
+        """The end of the session of each connection, for the case that its process dies."""
         self._due: set[int] = set()
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -141,6 +146,8 @@ class Keeper:
 
     def _give(self, connection: int, message: Any, shard: Shard) -> None:
         now = time.monotonic()  # after the message was received: the lease is checked against this time or a later one
+        if isinstance(message, MethodCall | KeepSession):
+            self._sessions[connection] = EndSession(message.shard, message.session)
         if isinstance(message, OpenSession | MethodCall | KeepSession | EndSession):
             self._perform(shard, shard.from_client(connection, message, now))
         elif (peer := self._peers.get(connection)) is not None:
@@ -150,8 +157,19 @@ class Keeper:
     def ended(self, connection: ServerConnection, why: Exception | None) -> None:
         self._connections.pop(connection.number, None)
         self._peers.pop(connection.number, None)
+        last = self._sessions.pop(connection.number, None)
+        if last is not None and connection.process and self._acceptor is not None:
+            self._look_for(connection.process, last, 0.0)
         if why is not None:
             _log.debug("the connection of %s has ended: %s", connection.address, why)
+
+    def _look_for(self, process: int, last: EndSession, pause: float) -> None:
+        """End the session of a lost connection if its process is dead. A process that lives may return."""
+        if has_ended(process):
+            self._give(0, last, self.shards[last.shard])
+        elif pause < _DYING:
+            pause = 2 * pause + 0.01
+            self._loop.call_later(pause, self._look_for, process, last, pause)
 
     def _peer_lost(self, keeper: str) -> None:
         for shard in self.shards:

@@ -38,7 +38,7 @@ class Keepers:
     - `keepers`: processes; default: `replicas`. The shards are spread over them.
     - `shards`: parts into which the objects are divided by their names. It must stay as it is for a folder.
     - `store`: URL of another store.
-    - `session`: seconds after which the locks of a process that has died are released.
+    - `session`: seconds of silence after which the locks of a process are released.
     """
 
     def __init__(

@@ -13,6 +13,7 @@ from .connect import prepare
 from .errors import NotAuthentic, TimedOut, WireError
 from .framing import Decoder, encode
 from .handshake import MESSAGE_LIMIT, Handshake
+from .peer_process import process_of
 
 MESSAGE_BYTES = 1 << 20
 """Length limit of a message to the server."""
@@ -55,6 +56,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.number = number
         self.address = ""
         """The address of the other end, as the server sees it."""
+        self.process = 0
+        """The id of the process at the other end of a Unix socket."""
         self._owner, self._handshake, self._caller = owner, handshake, caller
         self._message_bytes, self._unread_bytes = message_bytes, unread_bytes
         self._decoder = Decoder(MESSAGE_LIMIT)
@@ -108,6 +111,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         with contextlib.suppress(OSError):  # the other side may have disconnected already
             prepare(transport.get_extra_info("socket"))
+            self.process = process_of(transport.get_extra_info("socket"))
         self.address = _peer_of(transport)
         if self._caller is not None:
             self._caller.made(self._transport)
