@@ -25,6 +25,7 @@ from treadle.primitives.objects import (
     CallWaitExpired,
     Counter,
     CyclicBarrier,
+    Flag,
     Handle,
     Keepers,
     List,
@@ -200,6 +201,21 @@ def test_an_interrupted_wait_takes_no_item(keepers: Keepers) -> None:
         queue.get()
     queue.put(1)
     assert queue.size() == 1
+
+
+def test_a_signal_handler_calls_the_object_for_which_its_thread_waits(keepers: Keepers) -> None:
+    flag = keepers.object("signalled", Flag)
+    thread = threading.main_thread().ident
+    assert thread is not None
+    before = signal.signal(signal.SIGUSR1, lambda *_: flag.set())
+    timer = threading.Timer(0.3, signal.pthread_kill, (thread, signal.SIGUSR1))
+    timer.start()
+    try:
+        flag.within(90).wait()
+    finally:
+        timer.join()
+        signal.signal(signal.SIGUSR1, before)
+    assert flag.is_set()
 
 
 def test_a_caller_without_the_key_is_refused(keepers: Keepers) -> None:

@@ -78,12 +78,18 @@ class Access:
         return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest()) % self.place[4]
 
     def session(self, name: str) -> ClientSession:
-        """The session of this thread for an object."""
-        sessions: dict[tuple[int, Access, int], ClientSession] = vars(_thread).setdefault("sessions", {})
+        """The session of this thread for an object; a second one during a call.
+
+        A signal handler, or a finalizer that the garbage collector runs, may call objects during a call.
+        """
+        sessions: dict[tuple[int, Access, int], list[ClientSession]] = vars(_thread).setdefault("sessions", {})
         place = os.getpid(), self, self.shard_of(name)
-        if place not in sessions:
-            sessions[place] = ClientSession(self, place[2])
-        return sessions[place]
+        mine = sessions.setdefault(place, [])
+        for session in mine:
+            if not session.is_calling:
+                return session
+        mine.append(ClientSession(self, place[2]))
+        return mine[-1]
 
 
 _thread = threading.local()
@@ -110,6 +116,7 @@ class ClientSession:
         self.lease = 60.0
         """Seconds without a message, after which the session ends."""
         self._owner = threading.current_thread()
+        self.is_calling = False
         _keep(self)
 
     @property
@@ -129,7 +136,11 @@ class ClientSession:
         """Open the session unless it is open. Raises KeepersUnreachable."""
         if not self._session:
             nonce = secrets.randbits(53)
-            answer = self._exchange(OpenSession(self._shard, nonce))
+            before, self.is_calling = self.is_calling, True
+            try:
+                answer = self._exchange(OpenSession(self._shard, nonce))
+            finally:
+                self.is_calling = before
             if isinstance(answer, MethodAnswer):
                 raise UsageError(answer.body.decode(), "Close clients that are not needed.")
             self._session, self._sequence, self.lease = answer.session, 0, answer.lease
@@ -137,14 +148,17 @@ class ClientSession:
 
     def call(self, name: str, method: str, arguments: bytes, timeout: float | None) -> MethodAnswer:
         """Return the answer. Raises KeepersUnreachable, and CallOutcomeUnknown when the session has expired."""
-        self.begin()
-        self._sequence += 1
-        call = MethodCall(self._shard, self._session, self._sequence, name, method, arguments, timeout)
+        self.is_calling = True
         try:
+            self.begin()
+            self._sequence += 1
+            call = MethodCall(self._shard, self._session, self._sequence, name, method, arguments, timeout)
             answer = self._exchange(call)
         except BaseException:
             self._withdraw()
             raise
+        finally:
+            self.is_calling = False
         assert isinstance(answer, MethodAnswer)
         if answer.kind == EXPIRED:
             self._session = 0
