@@ -50,7 +50,7 @@ check: .venv/ready
 
 ## compiled: bytecode of what the tests import, also where Python is told to write none: they start a thousand interpreters
 compiled: .venv/ready
-	$(BIN)/python -m compileall -q primitives/src executors/src dsl/src orchestrator/src
+	$(BIN)/python -m compileall -q primitives/src executors/src dsl/src orchestrator/src libraries/*/src
 	-env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -qq --collect-only >/dev/null
 
 ## docs: the site, in build/docs: from docs/, the other Markdown files and docstrings; a broken link or name fails it
@@ -94,7 +94,7 @@ pythons: .venv/ready
 corners: .venv/ready
 	tests/pythons.sh corners
 
-.venv/ready: pyproject.toml uv.lock $(wildcard */pyproject.toml)
+.venv/ready: pyproject.toml uv.lock $(wildcard */pyproject.toml libraries/*/pyproject.toml)
 	test -x $(BIN)/uv || ($(PYTHON) -m venv .venv && $(BIN)/pip install --quiet --disable-pip-version-check uv==$(UV_VERSION))
 	$(BIN)/uv sync --quiet --frozen --all-packages --all-extras
 	@touch $@

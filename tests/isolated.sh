@@ -6,7 +6,7 @@ uv="$PWD/.venv/bin/uv"
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 fresh=() # a wheel in the cache may be older than its sources
-for member in primitives executors dsl orchestrator; do fresh+=(--refresh-package "treadle-$member"); done
+for member in primitives executors dsl orchestrator multiprocessing; do fresh+=(--refresh-package "treadle-$member"); done
 check() { # member, modules that must be absent, those that a part may want which comes with an extra
     local venv="$folder/$1"
     "$uv" venv --quiet --python "$PWD/.venv/bin/python" "$venv"
@@ -38,6 +38,7 @@ print(f"treadle-{member}: {len(names) - len(waiting)} modules import by themselv
 PY
 }
 check primitives "pydantic temporalio typer yaml pyarrow treadle.executors treadle.dsl treadle.orchestrator"
+check multiprocessing "pydantic temporalio typer yaml pyarrow treadle.executors treadle.dsl treadle.orchestrator"
 check executors "pydantic temporalio typer yaml pyarrow treadle.dsl treadle.orchestrator" "boto3 botocore httpx confluent_kafka"
 check dsl "temporalio typer treadle.executors treadle.orchestrator"
 check orchestrator "boto3" "confluent_kafka starlette uvicorn httpx jsonschema joblib"

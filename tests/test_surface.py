@@ -6,6 +6,7 @@ import ast
 import doctest
 import importlib
 import json
+import multiprocessing
 import re
 import shutil
 import subprocess
@@ -19,7 +20,9 @@ import doc_pages
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("primitives", "executors", "dsl", "orchestrator")
+ROOMS = ("primitives", "executors", "dsl", "orchestrator", "libraries/multiprocessing")
+STANDARD = "libraries/multiprocessing"
+"""Its classes have the names of the standard library's, whose place they take."""
 DISPATCHER = "orchestrator/src/treadle/orchestrator/dispatcher"
 MAXIMUM_LINES = 400
 NAMES = {
@@ -39,6 +42,13 @@ NAMES = {
         "Outcome Place Result Slot Task Throttled convert_table"
     ),
     "treadle.executors.testing": "ExecutorTests Workbench",
+    "treadle.multiprocessing": (
+        "Array AuthenticationError Barrier BoundedSemaphore BufferTooShort Condition Event HolderLost "
+        "JoinableQueue Lock Manager Pipe Pool Process ProcessError Queue RLock RawArray RawValue Semaphore "
+        "SimpleQueue TimeoutError Value WorkerLost active_children allow_connection_pickling cpu_count "
+        "current_process freeze_support get_all_start_methods get_context get_logger get_start_method install "
+        "log_to_stderr parent_process set_executable set_forkserver_preload set_start_method"
+    ),
     "treadle.primitives": "",
     "treadle.primitives.channels": (
         "Barrier BroadcastChannel DeadlinePassed Gang MemberLost ReduceChannel ReduceFailed ShuffleChannel current_gang"
@@ -93,7 +103,9 @@ def test_module_offers_these_names(module: str) -> None:
 
 
 def test_packages_and_documented_modules_say_what_is_public() -> None:
-    packages = {f"treadle.{init.parent.name}" for init in ROOT.glob("*/src/treadle/*/__init__.py")}
+    packages = {
+        f"treadle.{init.parent.name}" for room in ROOMS for init in ROOT.glob(f"{room}/src/treadle/*/__init__.py")
+    }
     assert set(NAMES) == packages | set(PUBLIC)
     assert {module for module in NAMES if NAMES[module]} == set(PUBLIC)
 
@@ -165,7 +177,7 @@ def test_namespace_has_no_init() -> None:
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_room_says_that_it_is_typed(room: str) -> None:
-    assert (ROOT / room / "src" / "treadle" / room / "py.typed").is_file()
+    assert (ROOT / room / "src" / "treadle" / Path(room).name / "py.typed").is_file()
 
 
 def test_members_have_one_version_and_pin_each_other_to_it() -> None:
@@ -181,7 +193,7 @@ def test_members_have_one_version_and_pin_each_other_to_it() -> None:
 
 def test_meta_installs_all_rooms() -> None:
     named = {re.split(r"[\[=]", requirement)[0] for requirement in project("meta")["dependencies"]}
-    assert named == {f"treadle-{room}" for room in ROOMS}
+    assert named == {f"treadle-{Path(room).name}" for room in ROOMS}
 
 
 def test_modules_are_short() -> None:
@@ -194,9 +206,18 @@ def test_public_class_name_has_one_meaning() -> None:
     homes: dict[str, list[str]] = {}
     for file in sources():
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and not is_standard(file, node.name):
                 homes.setdefault(node.name, []).append(f"{file.relative_to(ROOT)}:{node.lineno}")
     assert {name: found for name, found in homes.items() if len(found) > 1} == {}
+
+
+def is_standard(file: Path, name: str) -> bool:
+    """Return whether the class takes the place of one of the standard library."""
+    if not file.is_relative_to(ROOT / STANDARD):
+        return False
+    modules = ("connection", "context", "managers", "popen_forkserver", "synchronize")
+    found = [multiprocessing, *(importlib.import_module(f"multiprocessing.{module}") for module in modules)]
+    return any(hasattr(module, name) for module in found)
 
 
 def documents() -> list[Path]:

@@ -1,4 +1,4 @@
-"""The scripts of the pages about sessions and objects, against a server of their own."""
+"""The scripts of the pages about sessions, objects and multiprocessing, against a server of their own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
 
 
-@pytest.mark.parametrize("name", ["sessions", "objects"])
+@pytest.mark.parametrize("name", ["sessions", "objects", "multiprocessing"])
 def test_scripts_print_the_output_that_the_page_shows(name: str, tmp_path: Path) -> None:
     page = ROOT / f"docs/{name}.md"
     write_files(page, tmp_path)
@@ -23,7 +23,7 @@ def test_scripts_print_the_output_that_the_page_shows(name: str, tmp_path: Path)
     try:
         for console in blocks(page, "console"):
             command, shown = console.text.split("\n", 1)
-            program = [sys.executable, command.removeprefix("$ python ")]
+            program = [sys.executable, *command.removeprefix("$ python ").split()]
             done = subprocess.run(program, cwd=tmp_path, env=environ, capture_output=True, text=True, check=True)
             assert done.stdout == shown
     finally:

@@ -1,0 +1,31 @@
+"""The functions and classes of Python's `multiprocessing`, on treadle.
+
+    from treadle.multiprocessing import Pool
+
+    with Pool(4) as pool:
+        print(pool.map(square, range(10)))
+
+`python -m treadle.multiprocessing program.py` runs a program that imports the standard module. docs/multiprocessing.md
+has the differences. Layout:
+
+    context                  the functions of this module
+    processes, pool, queues, synchronize    subclasses of the standard library's
+    state, places            shared classes, and the keeper that holds their objects
+    by_value                 pickles with the definitions of `__main__`
+    installation             replaces the standard module
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from .context import default as _default
+from .errors import HolderLost as HolderLost
+from .errors import WorkerLost as WorkerLost
+from .installation import install as install
+
+__all__ = ["HolderLost", "WorkerLost", "install"]
+__all__ += [name for name in dir(_default) if not name.startswith("_") and name != "reducer"]
+globals().update((name, getattr(_default, name)) for name in __all__[3:])
+
+if TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any: ...

@@ -1,0 +1,33 @@
+"""`python -m treadle.multiprocessing PROGRAM [ARGUMENT...]` runs a program whose `multiprocessing` is treadle's."""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+from pathlib import Path
+
+from . import install
+
+
+def main(arguments: list[str]) -> int | str:
+    """Run the program as `__main__`; returns the exit status, or an error for a program that cannot be read."""
+    if not arguments:
+        return "usage: python -m treadle.multiprocessing PROGRAM [ARGUMENT...]"
+    program = arguments[0]
+    try:
+        source = Path(program).read_bytes()
+    except OSError as error:
+        return f"cannot read the program {program}: {error.strerror}"
+    install()
+    sys.argv[:] = arguments
+    sys.path[0] = os.path.dirname(os.path.abspath(program))
+    module = types.ModuleType("__main__")
+    module.__file__ = program
+    sys.modules["__main__"] = module
+    exec(compile(source, program, "exec"), vars(module))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

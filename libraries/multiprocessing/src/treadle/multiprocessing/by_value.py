@@ -1,0 +1,128 @@
+"""Pickles for other processes, which do not run the program's file: definitions of `__main__` travel by value.
+
+A function gets the module `__main__` of the process as its globals. A global arrives with the first function that uses
+it and keeps the value that the process gave it since, as after a fork. Functions and classes at the top of the file
+are sent to each process once, by the digest of their content.
+"""
+
+from __future__ import annotations
+
+import atexit
+import copyreg
+import hashlib
+import io
+import pickle
+import sys
+import threading
+import types
+from collections import ChainMap
+from multiprocessing.reduction import ForkingPickler
+from typing import Any, ClassVar
+
+import cloudpickle
+from cloudpickle.cloudpickle import _function_setstate
+
+from treadle.primitives.objects import Map
+
+from . import places
+
+_MAIN = "__main__"
+_STORE = "definitions"
+loads = pickle.loads
+
+
+def dumps(value: object) -> bytes:
+    """Return the value as bytes for `loads`. Raises the error of an object that cannot be pickled."""
+    return _dumped(value, whole=False)
+
+
+def _dumped(value: object, *, whole: bool) -> bytes:
+    data = io.BytesIO()
+    pickler = ProcessPickler(data, protocol=5)
+    pickler.whole = whole
+    pickler.dump(value)
+    return data.getvalue()
+
+
+class ProcessPickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
+    """cloudpickle with the reductions of multiprocessing: connections, methods, ctypes."""
+
+    dispatch_table: ClassVar[Any] = ChainMap(
+        ForkingPickler._extra_reducers,  # type: ignore[attr-defined]
+        cloudpickle.Pickler._dispatch_table,
+        copyreg.dispatch_table,
+    )
+    whole = False
+    """The value is the content of a definition, and holds all definitions that it uses."""
+
+    def reducer_override(self, found: Any) -> Any:
+        """Reduce functions and classes; everything else goes the way of pickle."""
+        if isinstance(found, type | types.FunctionType) and found.__module__ == _MAIN:
+            if not self.whole and _is_at_top(found):
+                return _resolved, (_digest(found),)
+            if isinstance(found, types.FunctionType):
+                _, (code, _, _, _, closure), state, *_ = super().reducer_override(found)
+                return _made_in_main, (code, closure), state, None, None, _set_state
+        return super().reducer_override(found)
+
+
+def _is_at_top(found: Any) -> bool:
+    return vars(sys.modules[_MAIN]).get(found.__qualname__) is found
+
+
+def _made_in_main(code: types.CodeType, closure: Any) -> types.FunctionType:
+    namespace = vars(sys.modules[_MAIN])
+    present = namespace.get(code.co_name)
+    if closure is None and isinstance(present, types.FunctionType) and present.__code__ == code:
+        return present
+    return types.FunctionType(code, namespace, None, None, closure)
+
+
+def _set_state(function: types.FunctionType, state: Any) -> None:
+    namespace = function.__globals__
+    if namespace.get(function.__code__.co_name) is function:
+        return
+    names = state[1]["__globals__"]
+    state[1]["__globals__"] = {name: value for name, value in names.items() if name not in namespace}
+    _function_setstate(function, state)
+
+
+# -- definitions by digest
+
+_digests: dict[int, tuple[Any, str]] = {}
+"""By the id of a definition of this process: the definition, and the digest under which it was sent last."""
+_definitions: dict[str, Any] = {}
+_lock = threading.RLock()
+atexit.register(_digests.clear)  # they hold the globals of the program, which are cleared before modules are
+atexit.register(_definitions.clear)
+
+
+def refresh() -> None:
+    """A process starts: it gets the globals that definitions use now."""
+    with _lock:
+        _digests.clear()
+
+
+def _digest(found: Any) -> str:
+    """Return the digest of a definition that is at the keeper."""
+    with _lock:
+        known = _digests.get(id(found))
+        if known is None:
+            body = _dumped(found, whole=True)
+            digest = hashlib.blake2b(body, digest_size=16).hexdigest()
+            known = _digests[id(found)] = found, digest
+            if digest not in _definitions:
+                _definitions[digest] = found
+                store = places.named(_STORE, Map)
+                if not store.has(digest):
+                    store.put(digest, places.packed(body))
+        return known[1]
+
+
+def _resolved(digest: str) -> Any:
+    with _lock:
+        if digest not in _definitions:
+            found = loads(places.unpacked(places.named(_STORE, Map).get(digest), keep=True))
+            _definitions[digest] = vars(sys.modules[_MAIN]).setdefault(found.__qualname__, found)
+            _digests.setdefault(id(_definitions[digest]), (_definitions[digest], digest))
+        return _definitions[digest]

@@ -1,0 +1,58 @@
+"""`import multiprocessing` means treadle's: this package replaces the names of the standard module.
+
+The module stays the same object, since other modules hold it: `concurrent.futures` asks it for its context. Of its
+submodules there are copies with our classes, because the originals use their own classes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing.context
+import multiprocessing.managers
+import multiprocessing.pool
+import multiprocessing.queues
+import multiprocessing.synchronize
+import sys
+import types
+from typing import Any
+
+_installed = [False]
+_CLASSES = {
+    "managers": ("connections", "SyncManager"),
+    "pool": ("pool", "Pool"),
+    "queues": ("queues", "JoinableQueue Queue SimpleQueue"),
+    "synchronize": ("synchronize", "Barrier BoundedSemaphore Condition Event Lock RLock Semaphore"),
+}
+"""Of submodules of `multiprocessing`: our module and the classes that it has in their place."""
+
+
+def install() -> None:
+    """Replace the names of `multiprocessing`, for this process and its children."""
+    if _installed[0]:
+        return
+    _installed[0] = True
+    package = importlib.import_module(__package__)
+    for name in package.__all__:
+        if hasattr(multiprocessing, name):
+            setattr(multiprocessing, name, getattr(package, name))
+    serializers = multiprocessing.managers.listener_client  # type: ignore[attr-defined]
+    serializers["pickle"] = serializers["treadle"]
+    for name, (module, classes) in _CLASSES.items():
+        _replace(name, importlib.import_module(f"{__package__}.{module}"), classes.split())
+    context: Any = multiprocessing.context._default_context
+    context._actual_context = package.get_context()
+
+
+def _replace(name: str, ours: types.ModuleType, classes: list[str]) -> None:
+    standard = getattr(multiprocessing, name)
+    copy = types.ModuleType(standard.__name__, standard.__doc__)
+    vars(copy).update(vars(standard))
+    for cls in classes:
+        setattr(copy, cls, getattr(ours, cls))
+    sys.modules[standard.__name__] = copy
+    setattr(multiprocessing, name, copy)
+
+
+def is_installed() -> bool:
+    """Return whether `install` was called in this process."""
+    return _installed[0]

@@ -1,0 +1,139 @@
+"""The pool of the standard library over tasks at a keeper, which knows the task of each worker.
+
+When a worker dies its task fails with WorkerLost, or runs again. The standard library waits for it for ever.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import multiprocessing.pool
+import multiprocessing.queues
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from treadle.primitives.objects import Handle, ObjectMissing
+
+from .by_value import dumps, loads
+from .errors import WorkerLost
+from .places import drop, new, packed, unpacked
+from .processes import Process
+from .state import Packed, PoolTasks
+
+_SimpleQueue = multiprocessing.queues.SimpleQueue  # `install` replaces the name
+_QUEUED = 100
+"""Tasks that wait for a worker, above which an iterable is not read further."""
+
+
+class WorkerSide:
+    """Both queues of a worker: `get` takes a task, `put` sends its result."""
+
+    def __init__(self, tasks: Handle[PoolTasks]) -> None:
+        self._tasks = tasks
+        self._file = ""
+
+    def get(self) -> Any:
+        """Wait for a task; None: end."""
+        try:
+            body = self._tasks.take()
+        except ObjectMissing:  # the pool is terminated
+            return None
+        self._file = body if isinstance(body, str) else ""
+        return None if body is None else loads(unpacked(body, keep=True))
+
+    def put(self, result: tuple[Any, int, Any]) -> None:
+        """Send the result of the task."""
+        body = packed(dumps(result))
+        with contextlib.suppress(ObjectMissing):
+            self._tasks.finish(result[:2], body)
+        if self._file:
+            os.unlink(self._file)
+
+
+class PoolSide(WorkerSide):
+    """The queues as the pool sees them. `put` is that of its second queue: a sentinel for the thread of results."""
+
+    def __init__(self, tasks: Handle[PoolTasks]) -> None:
+        super().__init__(tasks)
+        self._collected: deque[tuple[Any, Packed | None]] = deque()
+
+    def __reduce__(self) -> Any:
+        return WorkerSide, (self._tasks,)
+
+    def add(self, task: tuple[Any, ...] | None) -> None:
+        """Add a task for the workers; None lets one of them end."""
+        self._tasks.add(task and task[:2], task and packed(dumps(task)))
+
+    def put(self, result: None) -> None:  # type: ignore[override]  # noqa: ARG002
+        """Let `collect` return None."""
+        self._tasks.finish(None, None)
+
+    def collect(self) -> Any:
+        """Wait for a result. A task whose worker died has WorkerLost as its result."""
+        if not self._collected:
+            self._collected.extend(self._tasks.collect())
+        key, body = self._collected.popleft()
+        if key is not None and body is None:
+            text = "the worker process ended while it ran the task, which may have taken effect"
+            lost = WorkerLost(text, "Use Pool(treadle_retries=1) for tasks that may run again.")
+            return (*key, (False, lost))
+        return None if body is None else loads(unpacked(body))
+
+    def close(self) -> None:
+        """Drop the tasks."""
+        with contextlib.suppress(ObjectMissing):
+            self._tasks.close()
+
+    def drop(self) -> None:
+        """Remove tasks and results from the keeper."""
+        drop(self._tasks)
+
+
+class _PoolContext:
+    """The parts of a context that a pool uses: its queue is for threads."""
+
+    def __init__(self, process: type[BaseProcess]) -> None:
+        self.Process = process
+        self.SimpleQueue = functools.partial(_SimpleQueue, ctx=threading)
+
+
+class Pool(multiprocessing.pool.Pool):
+    """A pool of processes. `treadle_retries`: how often a task runs again when its worker died."""
+
+    _inqueue: PoolSide
+
+    def __init__(
+        self,
+        processes: int | None = None,
+        initializer: Callable[..., object] | None = None,
+        initargs: Any = (),
+        maxtasksperchild: int | None = None,
+        context: Any = None,
+        treadle_retries: int = 0,
+    ) -> None:
+        if treadle_retries < 0:
+            raise ValueError("treadle_retries must not be negative")
+        self._retries = treadle_retries
+        of: Any = _PoolContext(getattr(context, "Process", Process))
+        super().__init__(processes, initializer, initargs, maxtasksperchild, of)
+
+    def _setup_queues(self) -> None:
+        side = PoolSide(new(PoolTasks, self._retries, _QUEUED))
+        self._inqueue = self._outqueue = side
+        self._quick_put, self._quick_get = side.add, side.collect
+
+    def _get_sentinels(self) -> list[Any]:
+        return [self._change_notifier._reader]  # type: ignore[attr-defined]
+
+    @staticmethod
+    def _help_stuff_finish(inqueue: PoolSide, task_handler: object, size: int) -> None:  # noqa: ARG004
+        inqueue.close()
+
+    @classmethod
+    def _terminate_pool(cls, taskqueue: Any, inqueue: PoolSide, *others: Any) -> None:
+        super()._terminate_pool(taskqueue, inqueue, *others)  # type: ignore[misc]
+        inqueue.drop()

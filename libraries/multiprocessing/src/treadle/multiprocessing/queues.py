@@ -1,0 +1,220 @@
+"""Queues whose items live at a keeper: no process holds a lock while it waits, so a killed process blocks no other.
+
+`Queue` keeps the feeder thread of the standard library, and so its order of events: `put` returns at once and takes a
+place, the thread pickles the item and sends it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing.queues
+import os
+import threading
+from queue import Empty
+from typing import Any
+
+from treadle.primitives.errors import TreadleError
+from treadle.primitives.objects import Handle
+
+from .by_value import dumps, loads
+from .places import new, packed, presence, unpacked
+from .state import QueueItems
+from .synchronize import waited
+
+_Standard = multiprocessing.queues.Queue  # `install` replaces the name
+
+
+class Places:
+    """The places of a queue, with the interface of its semaphore. Also counts the items that are not sent yet."""
+
+    def __init__(self, channel: Handle[QueueItems], counted: bool) -> None:
+        self._channel, self._counted = channel, counted
+        self._unsent, self._changed = 0, threading.Condition()
+
+    def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
+        """Take a place; returns whether there was one in time."""
+        if self._counted and not waited(self._channel, "reserve", timeout if block else 0.0, presence()):
+            return False
+        self._count(1)
+        return True
+
+    def release(self) -> None:
+        """Give back the place of an item that could not be pickled."""
+        if self._counted:
+            self._channel.give_back(presence())
+        self._count(-1)
+
+    def send_bytes(self, data: bytes) -> None:
+        """Send an item to its place."""
+        self._channel.put(presence(), packed(bytes(data)))
+        self._count(-1)
+
+    def settle(self) -> int:
+        """Wait a second at most until all items are sent; returns the number of the others."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._unsent, 1.0)
+            return self._unsent
+
+    def _count(self, change: int) -> None:
+        with self._changed:
+            self._unsent += change
+            self._changed.notify_all()
+
+
+class End:
+    """One end of a queue, with those methods of a connection that the queue needs."""
+
+    def __init__(self, channel: Handle[QueueItems]) -> None:
+        self._channel = channel
+        self._watch: _Watch | None = None
+        self.closed = False
+
+    def send_bytes(self, data: bytes) -> None:
+        """Add a pickled item."""
+        self._check()
+        self._channel.put(presence(), packed(bytes(data)))
+
+    def recv_bytes(self, timeout: float | None = None) -> bytes:
+        """Wait for a pickled item. Raises TimeoutError."""
+        self._check()
+        channel = self._channel if timeout is None else self._channel.within(max(0.0, timeout))
+        item = channel.get(presence())
+        if self._watch is not None:
+            self._watch.look()
+        return unpacked(item)
+
+    def recv(self) -> Any:
+        """Wait for an item."""
+        return loads(self.recv_bytes())
+
+    def fileno(self) -> int:
+        """Return a descriptor for `connection.wait`. It is readable while there are items."""
+        if self._watch is None:
+            self._watch = _Watch(self._channel)
+        return self._watch.descriptor
+
+    def poll(self, timeout: float | None = 0.0) -> bool:
+        """Return whether there is an item in time."""
+        return self._channel.has_items() if timeout == 0.0 else waited(self._channel, "ready", timeout)
+
+    def close(self) -> None:
+        """Refuse later calls. The items stay for other processes."""
+        self.closed = True
+
+    def _check(self) -> None:
+        if self.closed:
+            raise OSError("handle is closed")
+
+
+class _Watch:
+    """Makes a descriptor readable while a channel has items, as far as this process knows."""
+
+    def __init__(self, channel: Handle[QueueItems]) -> None:
+        self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._channel, self._taken = channel, threading.Event()
+        threading.Thread(target=self._run, name="treadle-queue-watch", daemon=True).start()
+
+    def look(self) -> None:
+        """An item was taken: look whether there is another one."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self.descriptor)
+        self._taken.set()
+
+    def _run(self) -> None:
+        with contextlib.suppress(TreadleError):  # the keeper has ended
+            while True:
+                self._channel.ready()
+                os.eventfd_write(self.descriptor, 1)
+                self._taken.wait()
+                self._taken.clear()
+
+
+class SimpleQueue(multiprocessing.queues.SimpleQueue):  # type: ignore[type-arg]
+    """A queue without a bound, whose `put` returns when the item is at the keeper."""
+
+    def __init__(self, *, ctx: Any = None) -> None:
+        self.__setstate__(new(QueueItems))
+
+    def __getstate__(self) -> Any:
+        return self._channel
+
+    def __setstate__(self, state: Any) -> None:
+        self._channel: Handle[QueueItems] = state
+        self._reader, self._writer = End(state), End(state)
+        self._poll = self._reader.poll
+
+    def get(self) -> Any:
+        return loads(self._reader.recv_bytes())
+
+    def put(self, obj: Any) -> None:
+        self._writer.send_bytes(dumps(obj))
+
+
+class _Item:
+    """An item for the feeder thread, whose pickler does not know definitions by value."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __reduce__(self) -> Any:
+        return loads, (dumps(self.value),)
+
+
+class Queue(_Standard):  # type: ignore[type-arg]
+    """A queue."""
+
+    _joinable = False
+
+    def __init__(self, maxsize: int = 0, *, ctx: Any = None) -> None:
+        self.__setstate__((max(0, maxsize), new(QueueItems, max(0, maxsize), self._joinable)))
+
+    def __getstate__(self) -> Any:
+        return self._maxsize, self._channel
+
+    def __setstate__(self, state: Any) -> None:
+        self._maxsize, self._channel = state
+        self._reader = self._writer = End(self._channel)
+        self._rlock = self._wlock = threading.Lock()  # for the feeder thread alone
+        self._sem = Places(self._channel, bool(self._maxsize) or self._joinable)
+        self._ignore_epipe, self._opid = False, os.getpid()
+        self._reset()  # type: ignore[attr-defined]
+        self._send_bytes = self._sem.send_bytes
+
+    def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
+        _Standard.put(self, _Item(obj), block, timeout)
+
+    def _start_thread(self) -> None:
+        report: Any = getattr(self, "_on_queue_feeder_error")  # noqa: B009  it is not in the types of the library
+        self._on_queue_feeder_error = lambda error, item: report(error, item.value)
+        super()._start_thread()  # type: ignore[misc]
+        del self._on_queue_feeder_error
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        if self._closed:  # type: ignore[attr-defined]
+            raise ValueError(f"Queue {self!r} is closed")
+        limit = timeout if block else 0.0
+        try:
+            data = self._reader.recv_bytes(limit)
+        except TimeoutError:
+            raise Empty from None
+        return loads(data)
+
+    def qsize(self) -> int:
+        """Return the number of items, with the items that the feeder thread of this process has."""
+        unsent = 0 if self._maxsize else self._sem.settle()
+        return int(self._channel.size()) + unsent
+
+    def full(self) -> bool:
+        return bool(self._maxsize) and self.qsize() >= self._maxsize
+
+
+class JoinableQueue(Queue, multiprocessing.queues.JoinableQueue):  # type: ignore[type-arg]
+    """A queue whose items are reported as done. When a process dies with an item, `join` raises HolderLost."""
+
+    _joinable = True
+
+    def task_done(self) -> None:
+        self._channel.done(presence())
+
+    def join(self) -> None:
+        self._channel.join()

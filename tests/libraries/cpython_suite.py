@@ -1,0 +1,19 @@
+"""CPython's own tests of `multiprocessing`, from the library of this interpreter, on treadle.
+
+A module of its own: the processes of the tests import it by its name.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import treadle.multiprocessing
+
+treadle.multiprocessing.install()
+
+support: Any = importlib.import_module("test.support")
+suite: Any = importlib.import_module("test._test_multiprocessing")  # it reads the names of `multiprocessing` now
+support.use_resources = {}  # tests that want minutes or much CPU are skipped
+suite.DELTA = 0.3  # seconds that a process has to start a thread: the machine may be busy
+suite.install_tests_in_module_dict(globals(), "spawn")

@@ -1,0 +1,141 @@
+"""Programs of `multiprocessing`: the definitions and values of their processes, and the modules that they import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from libraries.programs import output, run
+
+
+def test_functions_of_the_program_share_the_globals_of_their_process(tmp_path: Path) -> None:
+    program = """
+        import multiprocessing
+
+        lock, offset, table = multiprocessing.Lock(), 100, None
+
+        def fill(values):
+            global table
+            table = values
+
+        def look_up(number):
+            with lock:
+                return table[number] + offset
+
+        with multiprocessing.Pool(2, fill, ({1: 10, 2: 20},)) as pool:
+            print(pool.map(look_up, [1, 2, 1]), table)
+        offset = 1000
+        with multiprocessing.Pool(1, fill, ({1: 11},)) as pool:
+            print(pool.map(look_up, [1]))
+    """
+    assert output(tmp_path, program) == ["[110, 120, 110] None", "[1011]"]
+
+
+def test_definitions_of_the_program_are_the_same_on_the_way_back(tmp_path: Path) -> None:
+    program = """
+        from multiprocessing import Manager, Pipe, Pool, Process
+
+        class Point:
+            def __init__(self, x):
+                self.x = x
+
+            def moved(self, by):
+                return Point(self.x + by)
+
+        def send(end, found):
+            end.send((Point(1), send, lambda x: x + 1))
+            found["point"] = Point(2)
+
+        mine, other = Pipe()
+        with Manager() as manager:
+            found = manager.dict()
+            process = Process(target=send, args=(other, found))
+            process.start()
+            point, function, successor = mine.recv()
+            process.join()
+            print(type(point) is Point, function is send, successor(1), type(found["point"]) is Point)
+        with Pool(1) as pool:
+            print([point.x for point in pool.map(Point(5).moved, range(3))])
+    """
+    assert output(tmp_path, program) == ["True True 2 True", "[5, 6, 7]"]
+
+
+def test_large_values_pass_through_queues_and_pools(tmp_path: Path) -> None:
+    program = """
+        import multiprocessing, os
+        import numpy as np
+
+        weights = np.arange(2_000_000)
+
+        def total(values):
+            return (values + weights).sum()
+
+        def echo(one, two):
+            two.put(one.get())
+
+        one, two = multiprocessing.Queue(), multiprocessing.SimpleQueue()
+        process = multiprocessing.Process(target=echo, args=(one, two))
+        process.start()
+        one.put(weights)
+        print((two.get() == weights).all())
+        process.join()
+        with multiprocessing.Pool(2) as pool:
+            print(set(pool.map(total, [weights] * 4)) == {2 * weights.sum()})
+    """
+    assert output(tmp_path, program) == ["True", "True"]
+
+
+def test_executors_of_the_standard_library_use_these_processes(tmp_path: Path) -> None:
+    program = """
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing.pool import Pool, ThreadPool
+        from multiprocessing.queues import SimpleQueue
+        import multiprocessing
+
+        def square(number):
+            return number**2
+
+        with ProcessPoolExecutor(2) as executor:
+            print(list(executor.map(square, range(50)))[-1])
+        with Pool(1) as pool, ThreadPool(1) as threads:
+            print(pool.apply(square, (3,)), threads.apply(square, (4,)))
+        print(Pool.__module__, type(multiprocessing.SimpleQueue()) is SimpleQueue)
+    """
+    assert output(tmp_path, program) == ["2401", "9 16", "treadle.multiprocessing.pool True"]
+
+
+def test_program_gets_its_arguments_and_processes_get_the_environment(tmp_path: Path) -> None:
+    program = """
+        import multiprocessing, os, sys
+
+        def show(queue):
+            queue.put((os.environ.get("COLOUR"), sys.argv, multiprocessing.parent_process().pid, os.getcwd()))
+
+        queue = multiprocessing.SimpleQueue()
+        for colour in ("red", "blue"):
+            os.environ["COLOUR"] = colour
+            process = multiprocessing.Process(target=show, args=(queue,))
+            process.start()
+            found = queue.get()
+            process.join()
+            print(found[0], found[1:] == (sys.argv, os.getpid(), os.getcwd()))
+        print(sys.argv, __name__, __file__)
+        sys.exit(7)
+    """
+    done = run(tmp_path, program, "one", "--two")
+    assert done.stdout.splitlines() == [
+        "red True",
+        "blue True",
+        "['program.py', 'one', '--two'] __main__ program.py",
+    ]
+    assert (done.returncode, done.stderr) == (7, "")
+
+
+def test_a_missing_program_is_named(tmp_path: Path) -> None:
+    program = "python -m treadle.multiprocessing PROGRAM [ARGUMENT...]"
+    for arguments, message in (([], f"usage: {program}"), (["lost.py"], "cannot read the program lost.py")):
+        command = [sys.executable, "-m", "treadle.multiprocessing", *arguments]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert message in done.stderr
