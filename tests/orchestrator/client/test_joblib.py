@@ -258,8 +258,13 @@ def test_dropped_generator_withdraws_its_calls(calls: Session) -> None:
 # -- sessions
 
 
+def open_sessions() -> int:
+    return [one.name for one in threading.enumerate()].count("treadle-session")
+
+
 def test_session_of_its_own_ends_with_the_parallel_call(home: Path) -> None:
     register_joblib()
+    before = open_sessions()
     with Client(home=home) as client:
         known = {run.run for run in client.list()}
         with parallel_config(backend="treadle", home=home, profile="three", name="own"):
@@ -269,7 +274,7 @@ def test_session_of_its_own_ends_with_the_parallel_call(home: Path) -> None:
         own = {run.run for run in client.list()} - known
         assert len(own) == 2
         eventually(lambda: {client.show(run).state for run in own} == {"succeeded", "cancelled"})
-    assert [one.name for one in threading.enumerate()].count("treadle-session") <= 1
+    assert open_sessions() == before
 
 
 def test_options_of_a_session_are_given_with_it(shared: Session) -> None:

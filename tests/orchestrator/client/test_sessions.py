@@ -349,6 +349,32 @@ def test_results_of_an_ended_session_are_found_and_no_call_is_taken(home: Path) 
         later.submit(add, 1, 2).result(PATIENCE)
 
 
+def test_results_can_be_read_after_the_block_of_the_session(home: Path) -> None:
+    with session("read", home=home) as s:
+        one, many = s.submit(add, 1, 2), s.map(abs, [-1, 2, -3], chunk=2)
+    assert (one.result(PATIENCE), many[2].result(PATIENCE)) == (3, 3)
+    assert list(many.results(PATIENCE)) == [1, 2, 3]
+    assert s[many[0].id].result(PATIENCE) == 1
+    s.end()
+
+
+def test_closed_session_takes_no_calls_and_its_open_futures_say_where_the_results_are(
+    home: Path, tmp_path: Path
+) -> None:
+    with session("closed", home=home, detach=True) as s:
+        waiting = s.map(wait_for, [tmp_path / "flag"], [1])
+        first = waiting[0]
+    for future in (first, waiting[0]):
+        with pytest.raises(SessionEnded, match="closed here"):
+            future.result(PATIENCE)
+    with pytest.raises(SessionEnded, match="closed here"):
+        s.submit(add, 1, 2)
+    assert not waiting[0].cancel()
+    (tmp_path / "flag").touch()
+    with attach(s.id, home=home) as again:
+        assert again.futures()[0][0].result(PATIENCE) == 1  # type: ignore[index]
+
+
 def test_session_with_the_id_of_a_session_continues_it(home: Path) -> None:
     with session("mine", id="mine-1", home=home, detach=True) as first:
         first.submit(add, 1, 2)

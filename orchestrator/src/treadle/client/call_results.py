@@ -20,7 +20,7 @@ _KEPT = 16
 
 
 class CallResults:
-    """Reads results and gives them to futures. For one thread at a time."""
+    """Reads results and gives them to futures. For any number of threads."""
 
     def __init__(self, blocks: Blocks) -> None:
         self._blocks = blocks

@@ -155,6 +155,8 @@ class Session(SessionCalls):
 
         `wait`: until all calls of this client have ended.
         """
+        if self._link.closed:
+            return
         self._link.send(NoMoreCalls())
         if wait:
             self._link.wait_for_own()

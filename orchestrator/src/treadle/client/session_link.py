@@ -36,8 +36,8 @@ from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import StoreError, TreadleError
 from treadle.primitives.stores.input_files import is_local
 
-from .call_results import CallResults
 from .futures import CallKey, CallProgress, Future, SessionEnded, show_running
+from .waiting_futures import WaitingFutures
 
 if TYPE_CHECKING:
     from treadle.orchestrator.dispatcher.ledger.attempt_records import AttemptRecord
@@ -80,14 +80,12 @@ class SessionLink:
         """Keys of the calls of which one has failed."""
         self._own: set[CallPlace] = set()
         """Partitions of calls that were made here and have not ended."""
-        self._unplaced: defaultdict[str, list[Future]] = defaultdict(list)
-        self._waiting: defaultdict[CallPlace, list[Future]] = defaultdict(list)
-        self._results = CallResults(blocks)
+        self._futures = WaitingFutures(blocks, self._ends)
         self._error: TreadleError | None = None
+        """Why no call is sent and no end is read any more."""
+        self.closed = False
         self._closing, self._local = False, is_local(files.store.url)
         self._last = time.monotonic()
-        self._ready: list[CallPlace] = []
-        """Partitions that have ended and have futures."""
         self._take_calls(self._log.read())
         self._take_ends(self._ledger.read())
         self._thread = threading.Thread(target=self._serve, name="treadle-session", daemon=True)
@@ -141,11 +139,13 @@ class SessionLink:
         self._await(lambda: not self._own and not self._outbox)
 
     def close(self) -> None:
-        """Write the remaining calls, and stop. Futures that are not done get no result."""
+        """Write the remaining calls, and stop. Futures that are not done then raise SessionEnded. Raises the error that
+        ended the session here."""
         self._closing = True
         self._wake.set()
         self._thread.join()
-        self._raise_error()
+        if not self.closed:
+            self._raise_error()
 
     # -- futures
 
@@ -153,11 +153,10 @@ class SessionLink:
         """A future of a call that was sent, or that another client sent."""
         future = Future(self, call)
         with self._lock:
-            if call.key in self._index.first:
-                self._place(future)
-            else:
-                self._unplaced[call.key].append(future)
+            self._place(future)
         self._wake.set()
+        if self._error:
+            self._futures.settle(self._error)
         return future
 
     def name(self, call: CallKey) -> str:
@@ -226,25 +225,31 @@ class SessionLink:
             raise self._error
 
     def _place(self, future: Future) -> None:
-        place = self._index.place(future.call.key, future.call.partition)
-        self._waiting[place].append(future)
+        call = future.call
+        place = self._index.place(call.key, call.partition) if call.key in self._index.first else None
         if place in self._begun:
             show_running(future)
-        if place in self._ends:
-            self._ready.append(place)
+        self._futures.add(future, place)
 
     # -- the thread
 
     def _serve(self) -> None:
+        run = self._files.run
+        error: TreadleError = SessionEnded(f"{run} was closed here", f"attach({run!r}) finds its calls and results.")
         try:
             while not self._closing or self._outbox:
                 self._try_turn()
                 self._wake.wait(self._interval())
                 self._wake.clear()
-        except TreadleError as error:
-            self._end(error)
+            self.closed = True
+        except TreadleError as found:
+            error = found
         except Exception as defect:  # noqa: BLE001  the thread's end must reach every waiting future
-            self._end(SessionEnded(f"the session broke: {type(defect).__name__}: {defect}"))
+            error = SessionEnded(f"the session broke: {type(defect).__name__}: {defect}")
+        with self._news:
+            self._error = error
+            self._news.notify_all()
+        self._futures.settle(error)
 
     def _try_turn(self) -> None:
         """A turn. After a passing error of the store, the next one does the same again."""
@@ -259,10 +264,7 @@ class SessionLink:
         read = self._write() or self._log.read() if self._log.may_have_more() or self._outbox else []
         self._take_calls(read)
         self._take_ends(self._ledger.read())
-        with self._lock:
-            ready, self._ready = self._ready, []
-        for place in ready:
-            self._deliver(place)
+        self._futures.deliver()
         if self._waiting_for_ends() and time.monotonic() - self._last > SILENCE:
             self._last = time.monotonic()
             state = self._look()
@@ -272,10 +274,10 @@ class SessionLink:
                 raise SessionEnded(f"the session's run {state}", hint)
 
     def _waiting_for_ends(self) -> bool:
-        return bool(self._own) or any(self._waiting.values())
+        return bool(self._own) or self._futures.some_wait
 
     def _interval(self) -> float:
-        if self._outbox or self._ready:
+        if self._outbox or self._futures.some_are_ready:
             return 0.0
         if not self._local:
             return _REMOTE
@@ -312,7 +314,7 @@ class SessionLink:
             self._note_own(record)
         else:
             self._ends[place] = record.block
-        for future in self._unplaced.pop(record.key, ()):
+        for future in self._futures.take(record.key):
             self._place(future)
 
     def _take_ends(self, records: Sequence[Record]) -> None:
@@ -343,7 +345,7 @@ class SessionLink:
         if place not in self._begun:
             self._begun.add(place)
             self._counts[place.segment].running += self._calls_in(place)
-        for future in self._waiting.get(place, ()):
+        for future in self._futures.at(place):
             show_running(future)
 
     def _refuse_own(self, record: CallRecord) -> None:
@@ -369,30 +371,10 @@ class SessionLink:
                 self._failing.add(self._index.call_at(place)[0].key)
         self._ends[place] = end
         self._own.discard(place)
-        if place in self._waiting:
-            self._ready.append(place)
+        self._futures.ended(place)
 
     def _note_copy(self, place: CallPlace) -> None:
         end = self._ends.get(place)
         if isinstance(end, BlockRef):
             self._ends[place] = end.in_store()
-            if place in self._waiting:
-                self._ready.append(place)
-
-    def _deliver(self, place: CallPlace) -> None:
-        with self._lock:
-            futures, end = self._waiting.pop(place, []), self._ends[place]
-        for future in futures:
-            if not self._results.deliver(future, place, end):
-                with self._lock:  # until the driver has copied the block, or has had it computed again
-                    self._waiting[place].append(future)
-
-    def _end(self, error: TreadleError) -> None:
-        with self._news:
-            self._error = error
-            left = [one for futures in (*self._waiting.values(), *self._unplaced.values()) for one in futures]
-            self._waiting.clear()
-            self._unplaced.clear()
-            self._news.notify_all()
-        for future in left:
-            future.set_exception(error)
+            self._futures.ended(place)
