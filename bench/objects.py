@@ -124,7 +124,7 @@ def serve(target: Any, what: str, threads: int, begin: float, end: float) -> Any
 
 
 def arriving(once: Callable[[int], None], seen: list[list[float]]) -> Callable[[int], None]:
-    """Meets twice: the first time everybody gets a session."""
+    """Call twice. In the first call each thread opens its session."""
 
     def twice(number: int) -> None:
         once(number)

@@ -54,7 +54,7 @@ files = true
 
 
 class Done(NamedTuple):
-    """What one call did."""
+    """The work of one call."""
 
     began: float
     ended: float

@@ -358,9 +358,7 @@ def test_results_can_be_read_after_the_block_of_the_session(home: Path) -> None:
     s.end()
 
 
-def test_closed_session_takes_no_calls_and_its_open_futures_say_where_the_results_are(
-    home: Path, tmp_path: Path
-) -> None:
+def test_closed_session_takes_no_calls_and_says_where_results_are(home: Path, tmp_path: Path) -> None:
     with session("closed", home=home, detach=True) as s:
         waiting = s.map(wait_for, [tmp_path / "flag"], [1])
         first = waiting[0]

@@ -218,7 +218,7 @@ class CallLog:
         self._found: list[CallRecord] = []
 
     def read(self) -> list[CallRecord]:
-        """The records after those of the last `read` or `write`, in order.
+        """The records since the last `read` or `write`, in order.
 
         Raises StoreError, CorruptError. The next call then also returns the records read before the error.
         """

@@ -160,7 +160,7 @@ class LedgerReader:
         self._found: list[Record] = []
 
     def read(self) -> list[Record]:
-        """The records after those of the last call.
+        """The records since the last call.
 
         Raises StoreError, CorruptError. The next call then also returns the records read before the error.
         """
