@@ -56,6 +56,20 @@ def test_lock_may_be_released_by_another_process_after_its_holder_ended(tmp_path
     assert output(tmp_path, HOLD + program) == ["None True"]
 
 
+def test_lock_of_a_manager_raises_when_its_holder_is_killed(tmp_path: Path) -> None:
+    program = """
+        with multiprocessing.Manager() as manager:
+            lock = manager.Lock()
+            holder = killed(hold, lock)
+            holder.kill()
+            try:
+                lock.acquire()
+            except HolderLost:
+                print("lost")
+    """
+    assert output(tmp_path, HOLD + program) == ["lost"]
+
+
 def test_task_of_a_killed_worker_fails_or_runs_again(tmp_path: Path) -> None:
     program = """
         def work(number, first):

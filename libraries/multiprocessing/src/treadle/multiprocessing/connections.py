@@ -9,6 +9,7 @@ from __future__ import annotations
 from multiprocessing import connection, managers, reduction
 from typing import Any
 
+from . import synchronize
 from .by_value import dumps
 from .pool import Pool
 
@@ -65,7 +66,15 @@ managers.listener_client[SERIALIZER] = Listener, client  # type: ignore[attr-def
 
 
 class SyncManager(managers.SyncManager):
-    """A manager. Its objects live in a process that it starts, and end with it."""
+    """A manager. Its locks live at the keeper; its other objects live in a process that it starts, and end with it."""
+
+    Barrier: Any = synchronize.Barrier
+    BoundedSemaphore: Any = synchronize.BoundedSemaphore
+    Condition: Any = synchronize.Condition
+    Event: Any = synchronize.Event
+    Lock: Any = synchronize.Lock
+    RLock: Any = synchronize.RLock
+    Semaphore: Any = synchronize.Semaphore
 
     def __init__(
         self, address: Any = None, authkey: Any = None, serializer: str = SERIALIZER, ctx: Any = None, **others: Any

@@ -14,3 +14,7 @@ class HolderLost(TreadleError):
 
 class WorkerLost(TreadleError):
     """A worker of a pool ended while it ran the task: the task may have taken effect."""
+
+
+class ReleasedTooOften(ValueError, RuntimeError):
+    """More releases than acquires: a ValueError of `multiprocessing`, and a RuntimeError of the locks of managers."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from treadle.primitives.objects import current, read, removes, shared, then, when
 
-from .errors import HolderLost
+from .errors import HolderLost, ReleasedTooOften
 
 CHANNEL_BYTES = 4 << 20
 """Bytes of the items of a queue, or of the tasks of a pool, above which a sender waits."""
@@ -67,7 +67,7 @@ class Permits:
     def release(self, holder: int) -> None:
         """Give a permit back; any process may. Raises ValueError above the maximum."""
         if self.free >= self.maximum:
-            raise ValueError("semaphore or lock released too many times")
+            raise ReleasedTooOften("semaphore or lock released too many times")
         self.free += 1
         if self.holders:
             self.holders.remove(holder if holder in self.holders else self.holders[0])
