@@ -143,6 +143,15 @@ def test_sender_waits_while_the_items_have_too_many_bytes() -> None:
     assert it.value(1) is None
 
 
+def test_worker_waits_while_the_results_have_too_many_bytes() -> None:
+    it = Local(PoolTasks, 0, 1)
+    worker = it.session()
+    it.call(1, "finish", (7, 0), b"x" * CHANNEL_BYTES)
+    assert it.call(worker, "finish", (7, 1), b"y") is WAITS
+    assert len(it.call(1, "collect")) == 1
+    assert it.value(worker) is None
+
+
 def test_task_of_a_dead_worker_runs_again_before_others_and_then_fails() -> None:
     it = Local(PoolTasks, 1, 10)
     one, two = it.session(), it.session()

@@ -21,7 +21,6 @@ class Connection(connection.Connection):
     """A connection."""
 
     def send(self, obj: Any) -> None:
-        """Send an object."""
         self.send_bytes(dumps(obj))
 
 
@@ -44,7 +43,6 @@ reduction.register(Connection, _reduced)
 
 
 def pipe(duplex: bool = True) -> tuple[Connection, Connection]:
-    """Return both ends of a pipe."""
     one, other = connection.Pipe(duplex)
     return _taken(one), _taken(other)
 
@@ -53,12 +51,10 @@ class Listener(connection.Listener):
     """A listener of a manager."""
 
     def accept(self) -> Any:
-        """Accept a connection."""
         return _taken(super().accept())
 
 
 def client(address: Any, family: str | None = None, authkey: bytes | None = None) -> Connection:
-    """Connect to a listener."""
     return _taken(connection.Client(address, family, authkey))
 
 

@@ -54,5 +54,4 @@ def _replace(name: str, ours: types.ModuleType, classes: list[str]) -> None:
 
 
 def is_installed() -> bool:
-    """Return whether `install` was called in this process."""
     return _installed[0]

@@ -64,7 +64,6 @@ def named(name: str, cls: type[T]) -> Handle[T]:
 
 
 def drop(handle: Handle[Any]) -> None:
-    """Remove an object."""
     _, (of, name, *_) = handle.__reduce__()
     drop_object(of, name)
 

@@ -46,12 +46,12 @@ class WorkerSide:
         return None if body is None else loads(unpacked(body, keep=True))
 
     def put(self, result: tuple[Any, int, Any]) -> None:
-        """Send the result of the task."""
         body = packed(dumps(result))
         with contextlib.suppress(ObjectMissing):
             self._tasks.finish(result[:2], body)
         if self._file:
             os.unlink(self._file)
+            self._file = ""
 
 
 class PoolSide(WorkerSide):
@@ -84,12 +84,10 @@ class PoolSide(WorkerSide):
         return None if body is None else loads(unpacked(body))
 
     def close(self) -> None:
-        """Drop the tasks."""
         with contextlib.suppress(ObjectMissing):
             self._tasks.close()
 
     def drop(self) -> None:
-        """Remove tasks and results from the keeper."""
         drop(self._tasks)
 
 

@@ -25,7 +25,6 @@ class Popen(popen_forkserver.Popen):
     DupFd = resource_sharer.DupFd  # type: ignore[assignment]  # descriptors are fetched when the process needs them
 
     def duplicate_for_child(self, fd: int) -> int:
-        """Return the descriptor, for `DupFd`."""
         return fd
 
     def _launch(self, process_obj: Any) -> None:

@@ -32,7 +32,6 @@ class Places:
         self._unsent, self._changed = 0, threading.Condition()
 
     def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
-        """Take a place; returns whether there was one in time."""
         if self._counted and not waited(self._channel, "reserve", timeout if block else 0.0, presence()):
             return False
         self._count(1)
@@ -45,7 +44,6 @@ class Places:
         self._count(-1)
 
     def send_bytes(self, data: bytes) -> None:
-        """Send an item to its place."""
         self._channel.put(presence(), packed(bytes(data)))
         self._count(-1)
 
@@ -70,7 +68,6 @@ class End:
         self.closed = False
 
     def send_bytes(self, data: bytes) -> None:
-        """Add a pickled item."""
         self._check()
         self._channel.put(presence(), packed(bytes(data)))
 
@@ -84,7 +81,6 @@ class End:
         return unpacked(item)
 
     def recv(self) -> Any:
-        """Wait for an item."""
         return loads(self.recv_bytes())
 
     def fileno(self) -> int:
@@ -94,7 +90,6 @@ class End:
         return self._watch.descriptor
 
     def poll(self, timeout: float | None = 0.0) -> bool:
-        """Return whether there is an item in time."""
         return self._channel.has_items() if timeout == 0.0 else waited(self._channel, "ready", timeout)
 
     def close(self) -> None:

@@ -30,7 +30,6 @@ class Presence:
 
     @read
     def number(self) -> int:
-        """Return the session of the caller."""
         return current().session
 
 
@@ -47,7 +46,6 @@ class Permits:
 
     @when(lambda self, _: self.free or self.lost)
     def acquire(self, holder: int) -> None:
-        """Wait for a permit, and take it."""
         if not self.free:
             self.lost, self.free = 0, self.lost
             text = "a process ended while it held the lock, and the data that the lock protects may be half changed"
@@ -57,7 +55,6 @@ class Permits:
             self.holders.append(holder)
 
     def try_acquire(self, holder: int) -> bool:
-        """Take a permit if there is one; returns whether there was."""
         if not (self.free or self.lost):
             return False
         self.acquire(holder)
@@ -76,7 +73,6 @@ class Permits:
 
     @read
     def value(self) -> int:
-        """Return the number of free permits."""
         return self.free
 
     def _session_ended(self, session: int) -> None:
@@ -96,7 +92,6 @@ class Waiters:
         self.notified[current().session] = False
 
     def wait(self) -> Any:
-        """Wait for the notification."""
         return then("_wake", current().session)
 
     @when(lambda self, session: self.notified.get(session, True))
@@ -104,13 +99,11 @@ class Waiters:
         self.notified.pop(session, None)
 
     def notify(self, count: int) -> None:
-        """Wake the first `count` waiting threads."""
         for session in [session for session, notified in self.notified.items() if not notified][:count]:
             self.notified[session] = True
 
     @read
     def count(self) -> int:
-        """Return the number of threads that wait."""
         return len(self.notified)
 
     def _withdrawn(self, session: int) -> None:
@@ -146,7 +139,6 @@ class Rendezvous:
         return index, False
 
     def open(self) -> None:
-        """Let all parties pass."""
         if self.broken:
             raise BrokenBarrierError
         self.generation, self.arrived, self.full = self.generation + 1, {}, False
@@ -187,7 +179,6 @@ class QueueItems:
 
     @when(lambda self, _: self.free > 0 or not self.bound)
     def reserve(self, holder: int) -> None:
-        """Wait for a place, and take it."""
         self.free -= 1
         self.unfinished += 1
         self.reserved[holder] = self.reserved.get(holder, 0) + 1
@@ -208,7 +199,6 @@ class QueueItems:
     @removes
     @when(lambda self, _: self.items)
     def get(self, holder: int) -> Packed:
-        """Wait for an item, and take it."""
         item = self.items.popleft()
         self.bytes -= _bytes(item)
         self.free += 1
@@ -222,7 +212,6 @@ class QueueItems:
 
     @read
     def has_items(self) -> bool:
-        """Return whether there is an item."""
         return bool(self.items)
 
     @read
@@ -275,7 +264,7 @@ class PoolTasks:
         self.results: deque[tuple[Any, Packed | None]] = deque()
         """Job and index, and the pickle of the result; None: the worker has ended."""
         self.running: dict[int, Task] = {}
-        self.bytes = 0
+        self.bytes = self.result_bytes = 0
         self.closed = False
 
     @when(lambda self, _, __: self.closed or (len(self.tasks) < self.most and self.bytes < CHANNEL_BYTES))
@@ -296,8 +285,9 @@ class PoolTasks:
         self.bytes -= _bytes(task[1])
         return task[1]
 
+    @when(lambda self, _, __: self.closed or self.result_bytes < CHANNEL_BYTES)
     def finish(self, key: Any, body: Packed | None) -> None:
-        """Add a result."""
+        self.result_bytes += _bytes(body)
         self.running.pop(current().session, None)
         self.results.append((key, body))
 
@@ -305,7 +295,9 @@ class PoolTasks:
     @when(lambda self: self.results)
     def collect(self) -> list[tuple[Any, Packed | None]]:
         """Wait for results, and take up to 100 of them."""
-        return [self.results.popleft() for _ in range(min(100, len(self.results)))]
+        found = [self.results.popleft() for _ in range(min(100, len(self.results)))]
+        self.result_bytes -= sum(_bytes(body) for _, body in found)
+        return found
 
     @removes
     def close(self) -> None:
