@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "tests" / "pythons.sh"
-MEMBERS = ["primitives", "executors", "dsl", "orchestrator", "meta"]
+MEMBERS = ["primitives", "executors", "dsl", "orchestrator", "libraries/multiprocessing", "meta"]
 
 
 def checked() -> list[str]:

@@ -44,7 +44,8 @@ class Places:
         self._count(-1)
 
     def send_bytes(self, data: bytes) -> None:
-        self._channel.put(presence(), packed(bytes(data)))
+        data = bytes(data)  # the frame may live on in the traceback of a failed connection: no view in it
+        self._channel.put(presence(), packed(data))
         self._count(-1)
 
     def settle(self) -> int:
@@ -69,7 +70,7 @@ class End:
 
     def send_bytes(self, data: bytes) -> None:
         self._check()
-        self._channel.put(presence(), packed(bytes(data)))
+        self._channel.put(presence(), packed(data))
 
     def recv_bytes(self, timeout: float | None = None) -> bytes:
         """Wait for a pickled item. Raises TimeoutError."""
