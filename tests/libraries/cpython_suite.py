@@ -15,5 +15,7 @@ treadle.multiprocessing.install()
 support: Any = importlib.import_module("test.support")
 suite: Any = importlib.import_module("test._test_multiprocessing")  # it reads the names of `multiprocessing` now
 support.use_resources = {}  # tests that want minutes or much CPU are skipped
-suite.DELTA = 0.3  # seconds that a process has to start a thread: the machine may be busy
+# The machine may be busy: more seconds for a process to start a thread, and to end.
+suite.DELTA = 0.3
+support.SHORT_TIMEOUT = support.LONG_TIMEOUT
 suite.install_tests_in_module_dict(globals(), "spawn")

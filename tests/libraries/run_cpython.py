@@ -19,7 +19,7 @@ from typing import Any
 
 cpython_suite: Any = importlib.import_module("cpython_suite")  # beside this file
 
-LIMIT = 60
+LIMIT = 200
 """Seconds for one test."""
 LEFT_OUT: dict[str, str] = tomllib.loads((Path(__file__).parent / "cpython_left_out.toml").read_text("utf-8"))
 

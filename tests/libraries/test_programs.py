@@ -139,3 +139,33 @@ def test_a_missing_program_is_named(tmp_path: Path) -> None:
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 1
         assert message in done.stderr
+
+
+def test_processes_of_processes_come_from_one_server_and_from_another_when_it_dies(tmp_path: Path) -> None:
+    program = """
+        import multiprocessing, os, signal
+
+        def nest(depth, end):
+            end.send(os.getppid())
+            if depth:
+                process = multiprocessing.Process(target=nest, args=(depth - 1, end))
+                process.start()
+                process.join()
+
+        def kill(end):
+            os.kill(os.getppid(), signal.SIGKILL)
+            while os.getppid() == server:
+                pass
+            nest(1, end)
+
+        mine, other = multiprocessing.Pipe(False)
+        process = multiprocessing.Process(target=nest, args=(2, other))
+        process.start()
+        process.join()
+        servers = [mine.recv() for _ in range(3)]
+        server = servers[0]
+        process = multiprocessing.Process(target=kill, args=(other,))
+        process.start()
+        print(len(set(servers)), server in [mine.recv() for _ in range(2)])
+    """
+    assert output(tmp_path, program) == ["1 False"]

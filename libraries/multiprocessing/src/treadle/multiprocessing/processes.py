@@ -10,12 +10,23 @@ import os
 import pickle
 import sys
 import types
-from multiprocessing import context, forkserver, popen_forkserver, process, resource_sharer, spawn, util
+from multiprocessing import (
+    context,
+    forkserver,
+    popen_forkserver,
+    process,
+    resource_sharer,
+    resource_tracker,
+    spawn,
+    util,
+)
 from typing import Any
 
 from .by_value import dumps, loads, refresh
 from .installation import install, is_installed
 from .places import inherited
+
+_server: Any = forkserver._forkserver
 
 
 class Popen(popen_forkserver.Popen):
@@ -40,12 +51,22 @@ class Popen(popen_forkserver.Popen):
         finally:
             context.set_spawning_popen(None)
         arrival = _Arrival(dict(os.environ), inherited(), _main_file(), is_installed(), body)
-        self.sentinel, writer = forkserver.connect_to_new_process([])
+        self.sentinel, writer = _connect()
         alive = os.dup(writer)  # its end tells the process that its parent has ended
         self.finalizer = util.Finalize(self, util.close_fds, (alive, self.sentinel))  # type: ignore[attr-defined]
         with open(writer, "wb") as file:
             file.write(settings_body + pickle.dumps(arrival))
         self.pid = forkserver.read_signed(self.sentinel)
+
+
+def _connect() -> tuple[int, int]:
+    """Ask the fork server of the program for a process; returns the descriptors of its status and its input."""
+    try:
+        return forkserver.connect_to_new_process([])
+    except OSError:
+        if not vars(_server).pop("ensure_running", None):  # see `_arrived`
+            raise
+        return forkserver.connect_to_new_process([])
 
 
 class _Arrival:
@@ -61,6 +82,7 @@ class _Arrival:
 def _arrived(
     environment: dict[str, str], config: dict[str, Any], file: str | None, installed: bool, body: bytes
 ) -> process.BaseProcess:
+    _server.ensure_running = resource_tracker.ensure_running  # it runs: CPython would start one for each process
     os.environ.clear()
     os.environ.update(environment)
     process.current_process()._config.update(config)  # type: ignore[attr-defined]
