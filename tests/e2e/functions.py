@@ -165,3 +165,11 @@ def longer(part: Any, log: str, context: Context) -> Any:
 def words(line: str) -> Iterator[tuple[str, int]]:
     for word in line.split():
         yield word, 1
+
+
+def summed(numbers: Iterator[int]) -> int:
+    """A member of a gang: the sum of the numbers of all members."""
+    from treadle.primitives.channels import ReduceChannel
+
+    with ReduceChannel("sum", lambda a, b: a + b) as channel:
+        return int(channel.all_reduce(sum(numbers)))

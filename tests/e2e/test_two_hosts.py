@@ -99,6 +99,25 @@ def test_two_drivers_share_the_tasks_of_one_stage(two: Hosts) -> None:
     assert two.here.records("shared", "only") == list(range(24))
 
 
+def test_gang_takes_the_slots_of_both_drivers(two: Hosts) -> None:
+    two.start("left")
+    two.start("right")
+    eventually(lambda: asyncio.run(drivers_known(two)) == 2, patience=200)
+
+    def gang(size: int) -> dict[str, Any]:
+        made = {"type": "map", "input": {"range": 6, "partitions": size}, "per": "partition", "gang": size}
+        return {"all": {**made, "uses": "functions:summed"}}
+
+    done = two.here.run("both", gang(2))
+    assert done.returncode == 0, done.stderr
+    assert two.here.records("both", "all") == [15, 15]
+    planned = two.here.treadle("plan", two.here.document("three", gang(3)))
+    assert "each in a slot of its own" in planned.stdout, planned.stderr
+    refused = two.here.run("three", gang(3))
+    assert refused.returncode != 0
+    assert "`gang: 3` needs 3 slots at once, and all drivers of this queue together have 2" in refused.stderr
+
+
 def test_a_host_that_is_lost_costs_what_lay_on_it(two: Hosts) -> None:
     two.start("left")
     log = two.here.root / "log"

@@ -6,15 +6,14 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from emulators.lambda_place import lambda_place
 from emulators.openwhisk import OpenWhiskPlace, openwhisk
+from examples.gang_workflows import MODELS, models
 from examples.test_examples_on_functions import ROOMY, left_by, own_modules, run
 
 from treadle.client.testing import Engine
-from treadle.dsl.model import Spec
 from treadle.executors.functions.executor import FunctionExecutor
 from treadle.executors.interface import Executor
 from treadle.executors.local.executor import LocalExecutor
@@ -26,7 +25,6 @@ from treadle.primitives.stores.store import Store
 
 __all__ = ["own_modules"]
 pytestmark = pytest.mark.timeout(600)
-MODELS = Path(__file__).parent / "gang_models"
 EXECUTORS = ("local", "lambda", "openwhisk")
 SIZE = 3
 
@@ -63,29 +61,6 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[asyncio.R
         runner.run(made.site.pools.stop())
 
 
-def models(executor: str) -> Spec:
-    """Two gangs over the same rows, which may not run at once: each needs all slots."""
-    drawn = {"range": SIZE, "partitions": SIZE}
-    gang: dict[str, Any] = {"type": "map", "input": "draw", "per": "partition", "gang": SIZE}
-    stages: dict[str, dict[str, Any]] = {
-        "draw": {
-            "type": "map",
-            "input": drawn,
-            "per": "partition",
-            "uses": "gang_models:draw",
-            "with": {"rows": 2_000},
-        },
-        "kmeans": {**gang, "uses": "gang_models:kmeans", "with": {"k": 4, "steps": 10}},
-        "logistic": {**gang, "uses": "gang_models:logistic", "with": {"steps": 30, "rate": 0.1}},
-    }
-    for name in ("kmeans", "logistic"):
-        stages[name]["output"] = {"uri": f"out/{name}", "format": "npy"}
-    defaults = {"executor": executor}
-    return Spec.model_validate(
-        {"apiVersion": "treadle/v1", "name": "models", "seed": 3, "stages": stages, "defaults": defaults}
-    )
-
-
 def test_models_of_gangs_are_the_same_bytes_on_every_executor(
     places: tuple[asyncio.Runner, Engine], tmp_path: Path
 ) -> None:
@@ -95,7 +70,7 @@ def test_models_of_gangs_are_the_same_bytes_on_every_executor(
     for executor in EXECUTORS:
         base = tmp_path / executor
         base.mkdir()
-        name = engine.submit(models(executor), {}, base=base, roots=[MODELS], run=f"models-{executor}")
+        name = engine.submit(models(executor, SIZE), {}, base=base, roots=[MODELS], run=f"models-{executor}")
         runner.run(engine.run(name))
         found[executor] = left_by(base, name)
     assert len(found["local"]) == 2 * SIZE

@@ -110,6 +110,20 @@ async def metrics(_: Path) -> None:
         await until_told()
 
 
+async def lender(folder: Path) -> None:
+    from treadle.orchestrator.dispatcher.driver_context.run_context import DriverContext
+    from treadle.orchestrator.dispatcher.driver_context.slot_pool import Pools
+    from treadle.orchestrator.dispatcher.lending import slot_lender
+    from treadle.primitives.stores.store import Store
+
+    slot_lender.HANDSHAKE_SECONDS = SECONDS
+    site = DriverContext(Store.open((folder / "store").as_uri()), KEY, folder / "host", Pools({}))
+    found = slot_lender.SlotLender(site, "tcp://127.0.0.1:0")
+    announce(found.address)
+    await until_told()
+    await found.stop()
+
+
 async def requests(_: Path) -> None:
     from orchestrator.run_requests.known_runs import KnownRuns
 
@@ -122,7 +136,8 @@ async def requests(_: Path) -> None:
 
 
 SERVERS: dict[str, Callable[[Path], Coroutine[Any, Any, None]]] = {
-    one.__name__: one for one in (coordinator, coordinator_tls, peers, member, keeper, webhooks, metrics, requests)
+    one.__name__: one
+    for one in (coordinator, coordinator_tls, peers, member, lender, keeper, webhooks, metrics, requests)
 }
 
 

@@ -14,7 +14,7 @@ from orchestrator.run_requests.known_runs import refused
 
 from treadle.orchestrator.run_requests.driver_client import DriverRuns
 from treadle.orchestrator.run_requests.requests import FindRun
-from treadle.primitives import wire
+from treadle.primitives import sealing, wire
 from treadle.primitives.coordinator import messages as m
 from treadle.primitives.objects import messages as objects
 from treadle.primitives.peers import PeerClient
@@ -52,6 +52,13 @@ class TestGangMember(ListenerSuite):
 
     def work(self, address: str, deadline: float) -> None:
         wire.connect(address, RUN, KEY, deadline=deadline).close()
+
+
+class TestSlotLender(ListenerSuite):
+    server = "lender"
+
+    def work(self, address: str, deadline: float) -> None:
+        wire.connect(address, RUN, sealing.run_key(KEY, RUN), deadline=deadline).close()
 
 
 class TestRequests(ListenerSuite):

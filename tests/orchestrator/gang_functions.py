@@ -52,6 +52,14 @@ def counted(records: Iterator[int], *, folder: str, context: Context) -> int:
     return int(total)
 
 
+def waits_for_word(records: Iterator[int], *, folder: str, context: Context) -> int:
+    """Notes its start, and ends like `counted` once `folder` has a file `go`."""
+    Path(folder, f"{context.stage}-{context.partition}.{context.attempt}").touch()
+    while not Path(folder, "go").exists():
+        time.sleep(0.02)
+    return counted(records, folder=folder, context=context)
+
+
 def dies_first(records: Iterator[int], *, folder: str, context: Context) -> int:
     """The second member dies in the first attempt, once the first member has begun."""
     if context.attempt == 1 and context.partition == 1:

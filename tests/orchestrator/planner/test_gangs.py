@@ -55,6 +55,19 @@ def test_gang_that_cannot_start_is_refused(tmp_path: Path) -> None:
     assert "workers of this executor cannot connect to each other" in refusal(mapped(SOURCE, gang=4), alone)
 
 
+def test_gang_may_take_the_slots_of_several_hosts() -> None:
+    eight = {"a": mapped({"range": 8}, gang=8)}
+    hosts = RunLocation({"local": LOCAL}, 2**30, "file:///store", one_host=False, peers=True)
+    where = "a gang: its 8 partitions run together, each in a slot of its own"
+    reason = f"{where} (4 here, the rest on other hosts), or none, if not all are idle after 1m"
+    for lent in (0, 8):  # 0: `treadle plan` does not ask the drivers
+        assert reason in segments(plan(eight, site=msgspec.structs.replace(hosts, lent=lent)))["a"].reasons
+    with pytest.raises(UsageError, match="needs 8 slots at once, and all drivers of this queue together have 7"):
+        plan(eight, site=msgspec.structs.replace(hosts, lent=7))
+    with pytest.raises(UsageError, match="give each driver `peers`, so that they lend each other slots"):
+        plan(eight, site=msgspec.structs.replace(hosts, peers=False))
+
+
 CALLS = msgspec.structs.replace(LOCAL, name="lambda", slots=4, shares_host=False, gangs=False, sizes=(2**30,))
 MEMBERS = msgspec.structs.replace(CALLS, gangs=True, time_limit=860.0)
 

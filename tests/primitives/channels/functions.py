@@ -348,7 +348,7 @@ def dials_a_silent_peer() -> Any:
 
         def elsewhere(self: Member, local: str) -> None:
             begin(self, local)
-            self.address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+            self.address, self.nearby = f"tcp://127.0.0.1:{silent.getsockname()[1]}", ""
 
         Member._begin_listening = elsewhere  # type: ignore[method-assign]
     with BroadcastChannel("weights") as channel:

@@ -18,6 +18,7 @@ from primitives.channels import coordinators
 
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.channels import Gang
+from treadle.primitives.channels.member import Member
 from treadle.primitives.channels.member_scope import taking_part
 from treadle.primitives.stores.shared_memory import SHARED_MEMORY, HostFolder
 from treadle.primitives.stores.store import Store
@@ -45,7 +46,7 @@ class Process:
     def __init__(self, place: Place, gang: Gang, function: Callable[..., Any], arguments: Sequence[Any]) -> None:
         self._pipe, theirs = _context.Pipe()
         self.process: ForkServerProcess = _context.Process(
-            target=_member, args=(theirs, place.store, place.host, gang, function, tuple(arguments)), daemon=True
+            target=_member, args=(theirs, place, gang, function, tuple(arguments)), daemon=True
         )
         self.process.start()
         theirs.close()
@@ -91,10 +92,13 @@ class Place(NamedTuple):
     """True: the members know that they share the host's memory."""
     inbound: bool = True
     """False: no member can be dialled."""
+    nearby: bool = True
+    """False: members dial the addresses for other hosts, although they are on one."""
 
     def meeting(self, way: str) -> Place:
-        """The place for members that meet over `tcp`, over `unix` sockets, or by hole `punching`."""
-        return self._replace(one_host=way == "unix", inbound=way != "punching")
+        """The place for members that meet over `tcp`, over `unix` sockets, or by hole `punching`. Members in
+        `mixed` use Unix sockets too, although other members may be elsewhere."""
+        return self._replace(one_host=way == "unix", inbound=way != "punching", nearby=way != "tcp")
 
     def start(self, size: int, function: Callable[..., Any], *arguments: Any, deadline: float = 30.0) -> list[Process]:
         """Start `size` processes, each of which calls `function(*arguments)` as a member of one new gang."""
@@ -139,11 +143,13 @@ def halt(word: str) -> None:
 
 
 def _member(
-    pipe: Connection, store: str, host: str, gang: Gang, function: Callable[..., Any], arguments: tuple[Any, ...]
+    pipe: Connection, place: Place, gang: Gang, function: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> None:
     global _pipe
     _pipe = pipe
-    blocks = Blocks(Store.open(store), gang.run, HostFolder(host))
+    blocks = Blocks(Store.open(place.store), gang.run, HostFolder(place.host))
+    if not place.nearby:
+        Member._addresses = lambda self, seat: tuple(filter(None, (seat.address,)))  # type: ignore[method-assign] # private: as between hosts
     try:
         with taking_part(gang, KEY, blocks):
             ended = Ended(function(*arguments))

@@ -24,7 +24,7 @@ from treadle.primitives.stores.store import Store
 SIZE = 4
 
 
-@pytest.fixture(scope="module", params=["tcp", "unix", "punching"])
+@pytest.fixture(scope="module", params=["tcp", "unix", "mixed", "punching"])
 def here(request: pytest.FixtureRequest) -> Iterator[Place]:
     with place() as one:
         yield one.meeting(request.param)
@@ -98,8 +98,9 @@ def test_a_member_without_descriptors_looks_for_callers_again_but_not_at_once(
     blocks = Blocks(Store.open(f"file://{tmp_path}"), RUN)
     member = Member(Gang(here.address, RUN, "alone", 0, 1), KEY, blocks)
     try:
-        assert member._listener is not None  # private: the test replaces the socket
-        monkeypatch.setattr(member, "_listener", Full(member._listener))
+        fd = max(member._listeners)  # private: the test replaces the TCP socket, which was opened last
+        listener, identity = member._listeners[fd]
+        monkeypatch.setitem(member._listeners, fd, (Full(listener), identity))
         with socket.create_connection(wire.parse(member.address)[1:]):
             # private: the test waits in the member's thread
             member._loop.wait(lambda: len(calls) > 2 or None, time.monotonic() + 60)

@@ -344,7 +344,7 @@ class Outcome(Struct, frozen=True, tag="outcome"):
     failed_items: BlockRef | None = None
     """Records as dicts; docs/semantics.md lists their members."""
     slot: str = ""
-    """The slot that ran it; the dispatcher sets it."""
+    """The slot that ran it; the dispatcher whose slot it is sets it."""
     started: float = 0.0
     """Seconds since the epoch, by the worker's clock."""
     seconds: float = 0.0

@@ -1,22 +1,30 @@
-"""The coordinator of the gangs in the slots of one host: on loopback, while a gang runs."""
+"""The coordinator of the gangs in local slots, while a gang runs: on loopback, or where other hosts reach it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import tempfile
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from treadle.primitives.wire import Address, parse
+
 if TYPE_CHECKING:
     from treadle.primitives.coordinator.server import CoordinatorServer
+    from treadle.primitives.wire import Identity, KeyOf
 
 
 class GangCoordinator:
     """One coordinator for all gangs of an executor, in one event loop."""
 
-    def __init__(self, key_of: Callable[[str], bytes]) -> None:
-        """`key_of` returns the key of a run by its id."""
-        self._key_of = key_of
+    identity = ""
+    """While it listens off loopback: `Gang.identity`, for these gangs only, because user code could read it."""
+
+    def __init__(self, key_of: KeyOf, beside: str = "tcp://127.0.0.1:0") -> None:
+        """`key_of` returns the key of a run by its id. It listens on a free port of the host of `beside`."""
+        target = parse(beside)
+        self._key_of, self._at = key_of, Address(target.scheme, target.host, 0)
         self._server: CoordinatorServer | None = None
         self._guests = 0
         self._turn = asyncio.Lock()
@@ -37,9 +45,17 @@ class GangCoordinator:
     async def _start(self) -> CoordinatorServer:
         from treadle.primitives.coordinator.server import CoordinatorServer
 
-        server = CoordinatorServer(self._key_of)
+        tls = await asyncio.to_thread(self._new_identity) if self._at.scheme == "tls" else None
+        server = CoordinatorServer(self._key_of, str(self._at), tls=tls)
         await server.start()
         return server
+
+    def _new_identity(self) -> Identity:
+        from treadle.primitives.wire import identity_of, tls_identity
+
+        with tempfile.TemporaryDirectory() as folder:
+            self.identity = tls_identity(folder).path.read_text("ascii")
+        return identity_of(self.identity)
 
     async def _leave(self) -> None:
         async with self._turn:

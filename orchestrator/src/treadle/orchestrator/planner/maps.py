@@ -30,19 +30,22 @@ def check_gang(site: RunLocation, own: tuple[str, ...], size: int, flow: Pipelin
     `size`, or when that many cannot run together here. `own`: the path of the stage in the document."""
     policy = flow.policy or Policy()
     can = residency.gang_place(site, policy.executor)
-    if refused := _why_not(policy, can, size, flow):
+    several = can.shares_host and site.peers and size > can.slots
+    if refused := _why_not(policy, can, size, flow, site.lent or size if several else can.slots):
         key, text, hint = refused
         raise PlacementRefused(f"{own[-1]}: {text}", hint, (*own, key), ("defaults", key), own)
-    together = f"a gang: its {size} partitions run together, each in a"
+    together, limit = f"a gang: its {size} partitions run together, each in a", format_duration(GATHERING)
     if can.sizes:
-        limit = format_duration(GATHERING)
         flow.reasons.append(f"{together} function of its own, or none, if not all have started after {limit}")
+    elif several:
+        others = f"{can.slots} here, the rest on other hosts"
+        flow.reasons.append(f"{together} slot of its own ({others}), or none, if not all are idle after {limit}")
     else:
         flow.reasons.append(f"{together} slot of its own, or not at all")
 
 
-def _why_not(policy: Policy, can: Capabilities, size: int, flow: Pipeline) -> tuple[str, str, str] | None:
-    """The key of the stage that stands against the gang, the reason, and a hint."""
+def _why_not(policy: Policy, can: Capabilities, size: int, flow: Pipeline, most: int) -> tuple[str, str, str] | None:
+    """The key of the stage that stands against the gang, the reason, and a hint. `most`: the slots that it may take."""
     if flow.partitions and flow.partitions != size:
         count = f"{flow.partitions} partition{'s' * (flow.partitions != 1)}"
         return "gang", f"its input has {count}, and `gang: {size}` needs exactly {size}", _hint(flow, size)
@@ -52,12 +55,12 @@ def _why_not(policy: Policy, can: Capabilities, size: int, flow: Pipeline) -> tu
             text = f"functions of {policy.executor} have no coordinator to join, and a gang meets at one"
         hint = "Give the table of Lambda or OpenWhisk `members` (docs/members.md), or use the local executor."
         return "executor", text, hint
-    if size > can.slots:
-        return "gang", *_too_few(size, can, policy.executor)
+    if size > most:
+        return "gang", *_too_few(size, most, can, policy.executor)
     if 0 < can.time_limit < policy.timeout:
-        most, asked = format_duration(can.time_limit), format_duration(policy.timeout)
-        stays = f"a gang on {policy.executor} runs in functions that stay; each works for {most}"
-        hint = f"Give at most `timeout: {most}`, or use the local executor."
+        limit, asked = format_duration(can.time_limit), format_duration(policy.timeout)
+        stays = f"a gang on {policy.executor} runs in functions that stay; each works for {limit}"
+        hint = f"Give at most `timeout: {limit}`, or use the local executor."
         return "timeout", f"{stays}, and `timeout` is {asked}", hint
     if 0 < policy.max_concurrency < size:
         text = f"`gang: {size}` needs {size} slots at once, and maxConcurrency is {policy.max_concurrency}"
@@ -65,16 +68,22 @@ def _why_not(policy: Policy, can: Capabilities, size: int, flow: Pipeline) -> tu
     return None
 
 
-def _too_few(size: int, can: Capabilities, executor: str) -> tuple[str, str]:
+def _too_few(size: int, most: int, can: Capabilities, executor: str) -> tuple[str, str]:
     if can.sizes:
         return (
-            f"`gang: {size}` needs {size} functions at once, and `concurrency` of {executor} is {can.slots}",
+            f"`gang: {size}` needs {size} functions at once, and `concurrency` of {executor} is {most}",
             f"Set `concurrency = {size}` in its table, if the account allows that many, or write a smaller gang.",
         )
+    if most > can.slots:
+        return (
+            f"`gang: {size}` needs {size} slots at once, and all drivers of this queue together have {most}",
+            "Start more drivers, or drivers with more slots (`treadle worker --max-tasks`), or write a smaller gang.",
+        )
     return (
-        f"`gang: {size}` needs {size} slots at once, and there are {can.slots}",
+        f"`gang: {size}` needs {size} slots at once, and there are {most}",
         f"Set `slots = {size}` in a profile (profiles.toml; the default is one for each processor), or start "
-        f"`treadle worker --max-tasks {size}`, or write a smaller gang.",
+        f"`treadle worker --max-tasks {size}`, or give each driver `peers`, so that they lend each other slots, or "
+        "write a smaller gang.",
     )
 
 

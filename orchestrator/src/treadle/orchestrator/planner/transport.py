@@ -54,6 +54,8 @@ class RunLocation(Struct, frozen=True):
     """Drivers that could share a segment when the plan was made. 0: not known; the plan is made for one."""
     peers: bool = False
     """True: hosts can pull blocks from each other."""
+    lent: int = 0
+    """Local slots of all drivers that lend each other slots for gangs (those with `peers`). 0: not known."""
     lost_hosts: int = 0
     """Hosts lost recently with blocks on them."""
     figures: Figures | None = None

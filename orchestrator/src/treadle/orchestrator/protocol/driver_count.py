@@ -1,4 +1,4 @@
-"""The number of drivers of a queue."""
+"""The drivers of a queue."""
 
 from __future__ import annotations
 
@@ -19,10 +19,15 @@ async def drivers(client: Client, queue: str, kind: TaskQueueType.ValueType, wit
 
     `but`: an identity to leave out.
     """
+    return len([one for one in await identities(client, queue, kind, within) if one != but])
+
+
+async def identities(client: Client, queue: str, kind: TaskQueueType.ValueType, within: timedelta) -> list[str]:
+    """The identities of the processes that polled the queue for this kind of work within the last minute. Raises
+    RPCError."""
     request = DescribeTaskQueueRequest(
         namespace=client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind
     )
     answer = await client.workflow_service.describe_task_queue(request, timeout=within)
     now = time.time()
-    others = [poller for poller in answer.pollers if poller.identity != but]
-    return sum(now - poller.last_access_time.seconds < _POLLS for poller in others)
+    return [poller.identity for poller in answer.pollers if now - poller.last_access_time.seconds < _POLLS]

@@ -69,6 +69,14 @@ class _Work(NamedTuple):
     task: asyncio.Task[NodeReport]
 
 
+class PlanFacts(NamedTuple):
+    """The number and the slots of the drivers of the queue, for the planner."""
+
+    drivers: int
+    lent: int
+    """See `RunLocation.lent`."""
+
+
 class Activities:
     """The activities, with the resources of the driver process: store, key, slots, client."""
 
@@ -98,7 +106,8 @@ class Activities:
             try:
                 async with _heartbeats(tuple):
                     drivers = await capacity.drivers_there(self._client, self._site)
-                    opened = payload_limits.check_opened(await asyncio.to_thread(self._open, start, started, drivers))
+                    known = PlanFacts(drivers, await self._lent_slots())
+                    opened = payload_limits.check_opened(await asyncio.to_thread(self._open, start, started, known))
             except TreadleError as error:
                 kind, passes = str(kind_of(error)), isinstance(error, StoreError) and error.retryable
                 if not passes:
@@ -199,16 +208,21 @@ class Activities:
 
     # -- open
 
-    def _open(self, start: RunStart, started: str, drivers: int) -> Opened:
-        with counted_for(start.run):
-            return self._opened(start, started, drivers)
+    async def _lent_slots(self) -> int:
+        """The slots of all drivers that lend each other slots; 0: this driver lends none."""
+        lending = self._site.lending
+        return sum(lender.slots for lender in await lending.find()) if lending is not None else 0
 
-    def _opened(self, start: RunStart, started: str, drivers: int) -> Opened:
+    def _open(self, start: RunStart, started: str, known: PlanFacts) -> Opened:
+        with counted_for(start.run):
+            return self._opened(start, started, known)
+
+    def _opened(self, start: RunStart, started: str, known: PlanFacts) -> Opened:
         files = self._site.files(start.run)
         submission, started = self._submission(start, started)
         plan = files.find(Plan, "plan")
         if plan is None:
-            files.create("plan", self._plan(submission, start.run, started, drivers))
+            files.create("plan", self._plan(submission, start.run, started, known))
         run = self._site.open(start.run, activity.info().workflow_run_id)
         stages = [node.id for node in run.plan.graph.nodes if isinstance(node, Child)]
         runs = {stage: ids[-1] for stage, ids in files.children(stages).items()}
@@ -235,13 +249,13 @@ class Activities:
         wanted = child_submission(submission, began, start.run, start.bindings)
         return keep_child(files, self._site.files(start.run), wanted), began
 
-    def _plan(self, submission: Submission, run: str, started: str, drivers: int) -> Plan:
+    def _plan(self, submission: Submission, run: str, started: str, known: PlanFacts) -> Plan:
         if SESSION in submission.memo:
             executor = submission.executor or self._site.default
             return session_plan(started, executor, Abilities(self._site.pools.executors)[executor])
         spec = Spec.model_validate(submission.spec)
         about = {"id": run, "startTime": started}
-        site = msgspec.structs.replace(plan_site(self._site), drivers=drivers)
+        site = msgspec.structs.replace(plan_site(self._site), drivers=known.drivers, lent=known.lent)
         if submission.executor:
             site = msgspec.structs.replace(site, default=submission.executor)
         plan = make_plan(spec, submission.inputs, about, submission.functions, Path(submission.base), site)

@@ -7,6 +7,9 @@ are not far behind.
 
 from __future__ import annotations
 
+import os
+import re
+import socket
 from datetime import timedelta
 
 from temporalio import activity
@@ -14,9 +17,9 @@ from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from ..dispatcher.driver_context.run_context import DriverContext
+from ..dispatcher.driver_context.run_context import DriverContext, Lender
 from ..planner.task_groups import GROUP_TASKS
-from ..protocol.driver_count import drivers
+from ..protocol.driver_count import drivers, identities
 from ..protocol.messages import GROUPS
 from ..scheduler.task_groups import count_of
 
@@ -36,6 +39,27 @@ def of_driver(site: DriverContext) -> int:
 def there_are(site: DriverContext, drivers: int) -> int:
     """Groups that a run should offer at once. All drivers are assumed to be like this one."""
     return of_driver(site) * drivers + SPARE
+
+
+def lender_identity(lender: Lender) -> str:
+    """The identity with which this driver polls. It names the slots that the driver lends: Temporal knows which drivers
+    live, so no other record of them is needed."""
+    return f"{os.getpid()}@{socket.gethostname()}, {lender.slots} slots at {lender.address}"
+
+
+def lender_of(identity: str) -> Lender | None:
+    """The lender with this identity."""
+    found = re.search(r", (\d+) slots at (\S+)$", identity)
+    return Lender(int(found[1]), found[2]) if found else None
+
+
+async def lenders(client: Client, queue: str) -> list[Lender]:
+    """The drivers of a queue that lend slots, as far as Temporal answers."""
+    try:
+        found = await identities(client, queue + GROUPS, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY, _ANSWER)
+    except RPCError:
+        return []
+    return [lender for lender in map(lender_of, found) if lender is not None]
 
 
 async def drivers_there(client: Client, site: DriverContext) -> int:

@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import signal
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,13 +21,14 @@ from treadle.primitives.wire.unauthenticated import raise_descriptor_limit
 
 from ..dispatcher.blocks.host_blocks import Hosts
 from ..dispatcher.blocks.orphans import claim
-from ..dispatcher.driver_context.run_context import DriverContext
+from ..dispatcher.driver_context.run_context import DriverContext, Lender, Lending
 from ..dispatcher.driver_context.slot_pool import Pools
+from ..dispatcher.lending.slot_lender import SlotLender
 from ..embedded.driver_lease import DriverLease
 from ..embedded.python_environments import queue_of, register, task_queue, worker_identity
 from ..environment.home import Home
 from ..environment.profile import Profile, load_profile
-from ..executor_registry.registry import open_places
+from ..executor_registry.registry import LOCAL, open_places
 from ..lifecycle.delivery import Announcer
 from ..lifecycle.emitter import Telling
 from ..lifecycle.sinks import open_outlet
@@ -114,6 +116,11 @@ class Driver:
         self._announcer, self._site, self._client = announcer, site, client
         self._sweeping: asyncio.Task[None] | None = None
         name = queue or profile.queue
+        self._lender = SlotLender(site, profile.peers) if site.hosts is not None and profile.peers else None
+        if self._lender is not None:
+            address = self._lender.address
+            site.lending = Lending(address, partial(capacity.lenders, client, name))
+            identity = capacity.lender_identity(Lender(len(site.pools.executors[LOCAL].slots), address))
         parts = driver_parts(client, site, profile)
         self._workers = self._of_runs(name, parts, identity), self._of_groups(name, identity)
 
@@ -163,6 +170,8 @@ class Driver:
             await asyncio.gather(*(worker.__aexit__(None, None, None) for worker in self._workers))
         finally:
             await self.activities.stop()
+            if self._lender is not None:
+                await self._lender.stop()
             await self._site.pools.stop()
             if self._site.host is not None:
                 await sweep_at_end(self._site.host, self._client)

@@ -7,7 +7,8 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
@@ -26,6 +27,7 @@ from ..coordinator.messages import (
     Relay,
     Relayed,
     Released,
+    Seat,
     ToMember,
     View,
 )
@@ -43,6 +45,9 @@ from .io.socket_loop import Late, SocketLoop
 from .messages import DATA, Message
 from .protocols.collective import CollectiveMachine
 from .protocols.membership import Send, advance
+
+if TYPE_CHECKING:
+    from ..wire import Identity
 
 T = TypeVar("T")
 _LONGER = "Where it only is busy for longer, give the stage a `timeout`, or the call a `deadline`."
@@ -92,8 +97,8 @@ class Member:
         self._roads = Roads(self._loop, self.name, gang.run, key, self._relay, self._on_letter, self._reach)
         self._reacher: Reacher | None = None
         self._key = key
-        self._listener: socket.socket | None = None
-        self.address = ""
+        self._listeners: dict[int, tuple[socket.socket, Identity | None]] = {}
+        self.address = self.nearby = ""
         self.leaves_by = float("inf")
         """Time of `time.monotonic()` at which the member ends, even if other members still wait."""
         try:
@@ -111,15 +116,25 @@ class Member:
             self._roads.tick()
 
     def _begin_listening(self, local: str) -> None:
-        """Off loopback an identity is needed; without one this member only dials."""
+        """Members of this host dial a Unix socket. Off loopback an identity is needed for the others."""
         plain = self._plain
         if not (self.gang.inbound and (plain or self._identity)):
             return
-        here = "unix:" if plain and self.gang.one_host else str(Address("tcp" if plain else "tls", local, 0))
-        self._listener = listen(here)
-        self._listener.setblocking(False)
-        self.address = address_of(self._listener, tls=not plain)
-        self._loop.do(self._accept_from_now)
+        near = self._listen("unix:", None)
+        if plain and self.gang.one_host:
+            self.address = near
+        else:
+            self.address, self.nearby = (
+                self._listen(str(Address("tcp" if plain else "tls", local, 0)), self._identity),
+                near,
+            )
+
+    def _listen(self, address: str, identity: Identity | None) -> str:
+        listener = listen(address)
+        listener.setblocking(False)
+        self._listeners[listener.fileno()] = listener, identity
+        self._loop.do(partial(self._accept_from_now, listener.fileno()))
+        return address_of(listener, tls=identity is not None)
 
     def _reach(self, member: str) -> None:
         """Search for a path; not where every member can be dialled."""
@@ -144,21 +159,21 @@ class Member:
             )
         return self._reacher
 
-    def _accept_from_now(self) -> None:
-        if self._listener is not None:
-            self._loop.register(self._listener.fileno(), self._accept)
+    def _accept_from_now(self, fd: int) -> None:
+        if fd in self._listeners:
+            self._loop.register(fd, lambda _: self._accept(fd))
 
-    def _accept(self, _: int) -> None:
-        assert self._listener is not None
+    def _accept(self, fd: int) -> None:
+        listener, identity = self._listeners[fd]
         try:
-            sock, _where = self._listener.accept()
+            sock, _where = listener.accept()
         except BlockingIOError:
             return  # the caller has disconnected
         except OSError:  # out of descriptors: an immediate retry would fail too
-            self._loop.unregister(self._listener.fileno())
-            self._loop.later(_PAUSE, self._accept_from_now)
+            self._loop.unregister(fd)
+            self._loop.later(_PAUSE, partial(self._accept_from_now, fd))
             return
-        self._roads.accepted(sock, self._identity)
+        self._roads.accepted(sock, identity)
 
     # -- for channels ----------
 
@@ -262,7 +277,7 @@ class Member:
     # -- received messages ----------
 
     def _introduction(self) -> Iterable[FromMember]:
-        yield Hello(self.name, self.address, self._host)
+        yield Hello(self.name, self.address, self._host, self.nearby)
         for joined in self._channels.values():
             yield self._joins_again(joined)
         yield from self._barriers.waits()
@@ -299,12 +314,17 @@ class Member:
         if joined is None or (roster := advance(joined.machine.roster, view)) is None:
             return
         for seat in roster.seats:
-            self._roads.know(seat.member, seat.address)
+            self._roads.know(seat.member, self._addresses(seat))
         for member in roster.lost:
             if member not in roster.members:
                 self._roads.lose(member)
         joined.open = self.name not in roster.lost  # otherwise the other members continue without it
         self.send(joined.machine.view(roster))
+
+    def _addresses(self, seat: Seat) -> tuple[str, ...]:
+        """The addresses at which this member dials another one, the best first."""
+        near = seat.nearby if seat.host == self._host else ""
+        return tuple(filter(None, (near, seat.address)))
 
     def _on_refused(self, message: Refused) -> None:
         if (joined := self._channels.get(message.subject)) is not None:
@@ -348,8 +368,8 @@ class Member:
         self._roads.close()
         self._uplink.close()
         self._barriers.close()
-        if self._listener is not None:
-            self._loop.unregister(self._listener.fileno())
-            self._listener.close()
-            self._listener = None
+        for fd, (listener, _) in self._listeners.items():
+            self._loop.unregister(fd)
+            listener.close()
+        self._listeners.clear()
         self.values.close()

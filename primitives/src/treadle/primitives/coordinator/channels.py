@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import deque
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .component import GREATEST_EPOCH, CoordinatorLimits, Epochs, Post, Timing, check
 from .messages import Join, Seat, SeatChange, View
@@ -150,14 +151,14 @@ class Channels:
         check(name in joined or len(joined) < limits.channels, name, f"more than {limits.channels} channels")
 
     def _enter(self, channel: _Channel, member: Seat, join: Join) -> None:
-        seat = Seat(member.member, member.address, member.host, join.role)
+        seat = replace(member, role=join.role)
         channel.places[member.member] = _Place(seat, join.epoch)
         channel.parties = max(channel.parties, join.parties)
         channel.tree.add(member.member, join.epoch, join.seat)
         self._of.setdefault(member.member, set()).add(channel.name)
 
     def _return(self, channel: _Channel, place: _Place, member: Seat, join: Join) -> None:
-        seat = Seat(member.member, member.address, member.host, join.role)
+        seat = replace(member, role=join.role)
         if place.held is None:  # after a reconnect; over one connection, the coordinator knows which view it sent
             place.since = join.epoch
             place.held = join.epoch if join.epoch <= place.sent else 0

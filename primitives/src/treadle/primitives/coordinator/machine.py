@@ -89,10 +89,11 @@ class _Member(Struct):
     connection: int | None
     seen_at: str
     """Its address as the coordinator sees it."""
+    nearby: str = ""
 
     @property
     def seat(self) -> Seat:
-        return Seat(self.name, self.address, self.host)
+        return Seat(self.name, self.address, self.host, nearby=self.nearby)
 
 
 class Coordinator:
@@ -240,7 +241,7 @@ class Coordinator:
         self._forget_stranger(connection)
         member = self._members.get(message.member)
         if member is None:
-            member = _Member(message.member, message.address, message.host, connection, seen_at)
+            member = _Member(message.member, message.address, message.host, connection, seen_at, message.nearby)
             self._members[member.name] = member
         else:
             self._resume(member, connection, seen_at, message)
@@ -250,7 +251,7 @@ class Coordinator:
 
     def _check_hello(self, hello: Hello) -> None:
         check(0 < len(hello.member) <= self._limits.name, hello.member, "a member's name has 1 to 1,000 characters")
-        short = max(len(hello.address), len(hello.host)) <= self._limits.name
+        short = max(len(hello.address), len(hello.host), len(hello.nearby)) <= self._limits.name
         check(short, hello.member, "its address or host id is too long")
         known = self._members.get(hello.member)
         other = known is not None and known.connection is not None and known.host != hello.host
@@ -264,7 +265,7 @@ class Coordinator:
             self._cut(member)
         self._away.cancel(member.name)
         member.connection, member.seen_at = connection, seen_at
-        member.address, member.host = hello.address, hello.host
+        member.address, member.host, member.nearby = hello.address, hello.host, hello.nearby
         self._directory.drop(member.name)
         self._confirming.begin(member.name, self._now)
 

@@ -23,6 +23,8 @@ class Hello(Struct, frozen=True, tag="hello"):
     """
     host: str = ""
     """Host id: members with equal ids share memory."""
+    nearby: str = ""
+    """Its address for members with an equal host id, `unix:name`; empty: it has no other address for them."""
 
 
 class Alive(Struct, frozen=True, tag="alive"):
@@ -135,6 +137,7 @@ class Seat(Struct, frozen=True, array_like=True):
     address: str
     host: str = ""
     role: str = ""
+    nearby: str = ""
 
 
 class SeatChange(Struct, frozen=True, array_like=True):

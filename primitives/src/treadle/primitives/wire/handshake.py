@@ -63,8 +63,9 @@ class Handshake:
     def is_server(self) -> bool:
         return self._key_of is not None
 
-    def opening(self) -> bytes:
-        """The client's first message."""
+    def opening(self, certificate: bytes = b"") -> bytes:
+        """The client's first message. `certificate`: the server's, if it was not known before."""
+        self._certificate = self._certificate or certificate
         self._nonces = (secrets.token_bytes(_NONCE), b"")
         return _OPENING + _MAGIC + self._nonces[0] + self.run.encode()
 

@@ -117,7 +117,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._caller.made(self._transport)
         self._owner.began(self)
         if not self._handshake.is_server:
-            self.write([self._handshake.opening()])
+            self.write([self._handshake.opening(_certificate_of(transport))])
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002
         return self._decoder.room()
@@ -157,6 +157,16 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self._closing is not None:
             self._closing.cancel()
         self._owner.ended(self, self._why or exc)
+
+
+def _certificate_of(transport: asyncio.BaseTransport) -> bytes:
+    """The digest of the certificate that the dialled side has shown; empty without TLS."""
+    encrypted = transport.get_extra_info("ssl_object")
+    if encrypted is None:
+        return b""
+    from .tls import server_digest
+
+    return server_digest(encrypted)
 
 
 def _peer_of(transport: asyncio.BaseTransport) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from treadle.executors.operations.apply import check_single, check_size
 from treadle.executors.program import Failure, Job, Outcome
@@ -25,6 +25,23 @@ from ..blocks.block_gc import Reclaimer
 from ..blocks.host_blocks import Hosts
 from ..tasks.dataset_scope import Scope, loop_chains
 from .slot_pool import Pools
+
+
+class Lender(NamedTuple):
+    """A driver that lends its local slots."""
+
+    slots: int
+    address: str
+
+
+class Lending(NamedTuple):
+    """How the drivers of a queue lend each other slots for gangs (`dispatcher.lending`)."""
+
+    address: str
+    """The address at which this driver lends its slots."""
+    find: Callable[[], Awaitable[Sequence[Lender]]]
+    """The drivers that lend slots, this one included, as far as they are known."""
+
 
 RUNS = 100
 """Runs kept in memory."""
@@ -56,6 +73,8 @@ class DriverContext:
         self.store, self.key, self.host_root, self.pools = store, key, host_root, pools
         self.host = HostFolder(host_root) if host_root else None
         self.one_host, self.hosts = one_host, hosts
+        self.lending: Lending | None = None
+        """None: this driver neither lends slots nor borrows any."""
         self._runs: OrderedDict[str, RunContext] = OrderedDict()
         self._turn = threading.Lock()
 

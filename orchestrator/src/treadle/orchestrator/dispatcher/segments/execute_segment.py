@@ -19,9 +19,11 @@ from ...plan.plan import CallsFeed, Graph, Segment
 from ...run_store.run_files import Manifest
 from ...scheduler.instructions import Problem, Summary
 from ..driver_context.run_context import RunContext
+from ..driver_context.slot_pool import SlotPool
 from ..ledger.group_commit import LedgerWriter
 from ..ledger.ledger import Ledger
 from ..ledger.ledger_state import Account, SegmentHistory, lost_partitions, replay
+from ..lending.borrowed_slots import BorrowedSlots, borrows
 from ..orders import NodeOrder, Progress
 from ..tasks import outputs
 from ..tasks.dataset_scope import Scope
@@ -155,6 +157,8 @@ async def prepare(run: RunContext, segment: Segment, scope: Scope, order: NodeOr
     """
     try:
         pool = await run.site.pools.ready(segment.policy.executor)
+        if borrows(run.site, pool, segment.policy.gang):
+            pool = SlotPool(BorrowedSlots(run.site, segment.policy.executor, segment.policy.gang, run.files.key))
         kind = OpenRun if isinstance(segment.feed, CallsFeed) else GangRun if segment.policy.gang else SegmentRun
         return kind(run, segment, scope, order, account, pool)
     except UsageError as error:

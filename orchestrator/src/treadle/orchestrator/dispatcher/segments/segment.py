@@ -251,7 +251,7 @@ class SegmentRun:
         if self._error is not None:
             return
         if isinstance(report, Outcome):
-            self._outcome(slot, msgspec.structs.replace(report, slot=self._run.site.slot_name(slot)))
+            self._outcome(slot, msgspec.structs.replace(report, slot=report.slot or self._run.site.slot_name(slot)))
         else:
             self._failure(slot, report)
         self._settle()

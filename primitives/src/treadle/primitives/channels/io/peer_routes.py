@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
 import time
 from collections.abc import Callable
@@ -42,7 +43,8 @@ class Road:
     def __init__(self, member: str) -> None:
         self.member = member
         self.path = ReliableStream()
-        self.address = ""
+        self.addresses: tuple[str, ...] = ()
+        """Where it can be dialled, the best first."""
         self.link: Link | None = None
         self.dialling = False
         self.relayed = False
@@ -77,9 +79,9 @@ class Roads:
 
     # -- letters ----------
 
-    def know(self, member: str, address: str) -> None:
-        """Set the address at which a member can be dialled."""
-        self._road(member).address = address
+    def know(self, member: str, addresses: tuple[str, ...]) -> None:
+        """Set the addresses at which a member can be dialled, the best first."""
+        self._road(member).addresses = addresses
 
     def send(self, member: str, message: Message | None, last: bool = False) -> None:
         road = self._roads.get(member) or self._road(member)
@@ -196,20 +198,20 @@ class Roads:
     def _dial(self, road: Road) -> None:
         if road.dialling or road.dead:
             return
-        if not road.address:
+        if not road.addresses:
             self._relay_all(road)
             return
         road.dialling = True
-        start_thread(self._connect, road, road.address, name="treadle-dial")
+        start_thread(self._connect, road, road.addresses, name="treadle-dial")
 
-    def _connect(self, road: Road, address: str) -> None:
-        try:
-            link = Link(connect(address, self._run, self._key, deadline=time.monotonic() + _DIALLING))
-            link.send(encode_head(Caller(self._me, road.member)))
-        except TreadleError:
-            self._loop.do(lambda: self._unreachable(road))
-            return
-        self._loop.do(lambda: self._listen(road, link))
+    def _connect(self, road: Road, addresses: tuple[str, ...]) -> None:
+        for address in addresses:
+            with contextlib.suppress(TreadleError):
+                link = Link(connect(address, self._run, self._key, deadline=time.monotonic() + _DIALLING))
+                link.send(encode_head(Caller(self._me, road.member)))
+                self._loop.do(lambda: self._listen(road, link))  # noqa: B023 - done at once
+                return
+        self._loop.do(lambda: self._unreachable(road))
 
     def _unreachable(self, road: Road) -> None:
         road.dialling = False

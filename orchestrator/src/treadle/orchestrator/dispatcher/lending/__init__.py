@@ -1,0 +1,1 @@
+"""Gangs over several hosts: a driver lends its slots to the driver that runs a gang."""
