@@ -228,6 +228,10 @@ class WorkBase(StageBase, Settings):
 
 # -- stages ----------
 
+StageObjects = Annotated[
+    Annotated[list[Identifier], Tag("<list>")] | Annotated[dict[Identifier, Literal["merge", "read"]], Tag("<modes>")],
+    Discriminator(lambda value: "<list>" if isinstance(value, (list, tuple)) else "<modes>"),
+]
 Tolerance = Annotated[
     Annotated[int, Field(ge=0, strict=True), Tag("<number>")] | Annotated[Percentage, Tag("<text>")],
     _text_or("<number>"),
@@ -252,6 +256,8 @@ class MapStage(WorkBase):
     failed_items: FailedItems | None = None
     gang: Annotated[int, Field(ge=1, strict=True)] | None = None
     """Exactly this many partitions run together, and may use channels (primitives.channels)."""
+    objects: StageObjects = []
+    """The shared objects that the function reads and merges into: names, or `{name: read}`."""
 
 
 class RangePartitioner(Model):
@@ -316,6 +322,8 @@ class ReduceStage(WorkBase):
     """Default 16; `per: all` with `combine` only."""
     with_: Arguments = Field(default_factory=dict, alias="with")
     metrics: dict[Identifier, Literal["integer", "number", "string", "boolean", "sum", "min", "max"]] = {}
+    objects: StageObjects = []
+    """The shared objects that `uses` or `finish` reads and merges into: names, or `{name: read}`."""
 
     @property
     def has_initial(self) -> bool:
@@ -376,6 +384,24 @@ class Input(Model):
     enum: list[Scalar] | None = None
 
 
+ObjectType = Literal["boolean", "counter", "list", "map", "number", "reference", "set"]
+
+
+class Object(Model):
+    """State that stages share: an object of the library (`type`), or of a class (`uses`)."""
+
+    type: ObjectType | None = None
+    uses: FunctionRef | None = None
+    """The class, marked with `@shared`."""
+    with_: Arguments = Field(default_factory=dict, alias="with")
+    """Keyword arguments of the class, for the first state."""
+
+    @property
+    def function(self) -> str:
+        """The reference of the class."""
+        return self.uses or f"treadle.primitives.objects:{(self.type or '').capitalize()}"
+
+
 class Spec(Model):
     """A workflow as the user wrote it or, normalised, as every run stores it."""
 
@@ -388,6 +414,8 @@ class Spec(Model):
     secrets: list[Identifier] = []
     seed: Annotated[int, Strict()] = 0
     """Seed of `context.rng` and of sampling."""
+    objects: dict[Identifier, Object] = {}
+    """Shared objects of the run."""
     defaults: Settings = Settings()
     triggers: dict[Identifier, Trigger] = {}
     stages: dict[Identifier, Stage] = Field(min_length=1)

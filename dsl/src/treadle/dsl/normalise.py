@@ -9,7 +9,9 @@ from .model import ReduceStage, Spec
 from .model_base import Model
 from .templates import OPEN, parse_template
 
-_UNORDERED = frozenset({"triggers", "stages", "inputs", "labels", "with_", "state", "next", "outputs", "metrics"})
+_UNORDERED = frozenset(
+    {"triggers", "objects", "stages", "inputs", "labels", "with_", "state", "next", "outputs", "metrics"}
+)
 """Mappings whose order has no meaning. The order of columns, and of keys inside user values, has one."""
 _CONDITIONS = frozenset({"when", "until", "filter", "dedupe"})
 _LITERAL = frozenset({"items", "initial", "boundaries", "default", "enum", "description", "labels", "schema_"})

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.random import Generator
 
+    from treadle.primitives.objects.effects import StageObject, StageObjects
     from treadle.primitives.sealing import SealedStore
     from treadle.primitives.stores.store import Store
 
@@ -66,6 +67,8 @@ class Context:
         self.attempt = attempt
         self.find_record: Callable[[], RecordPlace] = RecordPlace
         """Finds the place that `record` returns; the runtime sets it."""
+        self.used_objects: dict[str, StageObject] = {}
+        """The objects that the stage names; the runtime sets them."""
         self._store, self._key = store, key
         self._reported = 0.0
 
@@ -76,6 +79,13 @@ class Context:
         Raises StoreError or DataError when finding the line or row needs a file that can no longer be read.
         """
         return self.find_record()
+
+    @property
+    def objects(self) -> StageObjects:
+        """The shared objects that the stage names in `objects`, as attributes."""
+        from treadle.primitives.objects.effects import StageObjects
+
+        return StageObjects(self.used_objects)
 
     @cached_property
     def rng(self) -> Generator:

@@ -41,12 +41,22 @@ class SecretRef(Struct, frozen=True, tag="secret"):
 Arg = Value | Broadcast | SecretRef
 
 
+class UsedObject(Struct, frozen=True):
+    """A shared object that a function may use."""
+
+    state: Arg
+    """Its state before the stage."""
+    merges: bool
+    """The function may call methods that merge; otherwise only methods that read."""
+
+
 class Call(Struct, frozen=True):
     """A user function and its keyword arguments."""
 
     function: str
     """`module:qualname`, or `captured:<digest>`."""
     args: dict[str, Arg] = {}
+    objects: dict[str, UsedObject] = {}
 
 
 class By(Struct, frozen=True):
@@ -194,7 +204,29 @@ class CallFunction(Struct, frozen=True, tag="call function"):
     """Results are lists of this length, and the block has a part for each member; 0: one part."""
 
 
-Op = MapRecords | MapPartition | Sort | Reduce | ToBroadcast | Sample | Cuts | CallFunction
+class ObjectState(Struct, frozen=True, tag="object state"):
+    """The state of a shared object, as one record: the first state, or `state` with the effects in the partition."""
+
+    stage: str
+    object: str
+    create: Call | None = None
+    """The class and its arguments, for the first state."""
+    state: Arg | None = None
+    source: str = ""
+    """The stage whose effects count."""
+    value: bool = False
+    """Report what the object stands for in `outputs`."""
+
+
+Op = MapRecords | MapPartition | Sort | Reduce | ToBroadcast | Sample | Cuts | CallFunction | ObjectState
+
+
+def merged_objects(op: Op) -> list[str]:
+    """The objects that functions of the operation may change."""
+    calls = (getattr(op, name, None) for name in ("call", "uses", "finish"))
+    used = {name: one for call in calls if call is not None for name, one in call.objects.items()}
+    return [name for name, one in used.items() if one.merges]
+
 
 # -- outputs of a partition ----------
 
@@ -343,6 +375,8 @@ class Outcome(Struct, frozen=True, tag="outcome"):
     """stage -> place and error of the first record that was set aside."""
     failed_items: BlockRef | None = None
     """Records as dicts; docs/semantics.md lists their members."""
+    effects: BlockRef | None = None
+    """Calls of shared objects, which count with this partition: (stage, call)."""
     slot: str = ""
     """The slot that ran it; the dispatcher whose slot it is sets it."""
     started: float = 0.0

@@ -32,28 +32,33 @@ def stage_value(stage: str, record: Any) -> Any:
 
     NumPy and Arrow scalars are converted, tuples become lists. Raises DataError for any other value that JSON lacks.
     """
+    return json_value(f"stages.{stage}.value", record)
+
+
+def json_value(path: str, found: Any) -> Any:
+    """Return a value under a path of expressions, as `stage_value` does."""
     import msgspec
 
-    value = _as_json(stage, record)
+    value = _as_json(path, found)
     size = len(msgspec.json.encode(value))
     if size > VALUE_LIMIT:
         raise DataError(
-            f"`stages.{stage}.value` has {size:,} bytes as JSON, more than {VALUE_LIMIT:,}",
+            f"`{path}` has {size:,} bytes as JSON, more than {VALUE_LIMIT:,}",
             "Return less, or give the stage an `output` and hand on its `uri`.",
         )
     return value
 
 
-def _as_json(stage: str, value: Any) -> Any:
+def _as_json(path: str, value: Any) -> Any:
     from .formats.rows import plain
 
     value = plain(value)
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {str(key): _as_json(stage, item) for key, item in value.items()}
+        return {str(key): _as_json(path, item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_as_json(stage, item) for item in value]
+        return [_as_json(path, item) for item in value]
     is_finite = not isinstance(value, float) or math.isfinite(value)
     if not isinstance(value, bool | int | float | str | None) or not (is_finite and is_storable(value)):
         what = f"a value of type {type_name(value)}" if is_finite and is_storable(value) else f"the number {value}"
-        raise DataError(f"`stages.{stage}.value` is JSON, which cannot hold {what}", conversion(value))
+        raise DataError(f"`{path}` is JSON, which cannot hold {what}", conversion(value))
     return value

@@ -146,6 +146,14 @@ class ChildHandle(StageHandle):
         self.outputs = NamedValues(lambda name: Scalar(Path(("stages", id, "outputs", name))))
 
 
+class ObjectHandle(Scalar):
+    """A shared object: for `objects` of stages, and for `Workflow.output`."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(Path(("objects", name)))
+        self.name = name
+
+
 class RunHandle:
     """The run itself."""
 

@@ -10,7 +10,7 @@ wf.output("counts", counts.output.uri)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack
 
@@ -21,17 +21,19 @@ from treadle.primitives.errors import UsageError
 from ..expressions import Path
 from ..model import API_VERSION, Settings, Spec, Stage
 from ..model import Input as InputModel
+from ..model import Object as ObjectModel
 from ..normalise import as_written
 from ..triggers import Trigger
 from .conversion import boundaries, condition, data, function, is_data, state, template, validated
 from .formats import Files, LiteralData, given
-from .handles import ChildHandle, Condition, DataValue, NamedValues, Scalar, StageHandle, ValueHandle
+from .handles import ChildHandle, Condition, DataValue, NamedValues, ObjectHandle, Scalar, StageHandle, ValueHandle
 from .running import WorkflowRun, client
 from .settings import StageSettings
 from .triggers import TriggerSource
 
 Function = Callable[..., Any] | str
 """A callable, or `module:name`."""
+Objects = Sequence[ObjectHandle | str] | Mapping[str, Literal["merge", "read"]]
 Data = StageHandle | DataValue | Files | LiteralData
 _INPUT_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "list"}
 _UNSET: Any = object()
@@ -61,14 +63,15 @@ class Body:
         tolerated_failures: int | str | None = None,
         failed_items: str | ValueHandle | None = None,
         gang: int | None = None,
+        objects: Objects | None = None,
         **settings: Unpack[StageSettings],
     ) -> StageHandle:
         """Call `uses` for every record, or once for every partition; with `gang` exactly this many partitions run
-        together.
+        together. `objects`: the shared objects of the function, or `{name: "read"}`.
         """
         failed = None if failed_items is None else {"uri": failed_items}
         shape = given(per=per, flat=flat, whole=whole, with_=with_, batch=batch, metrics=metrics, gang=gang)
-        failures = given(tolerated_failures=tolerated_failures, failed_items=failed)
+        failures = given(tolerated_failures=tolerated_failures, failed_items=failed, objects=objects)
         return self._add(id, "map", settings, input=input, uses=uses, **shape, **failures)
 
     def shuffle(
@@ -100,10 +103,12 @@ class Body:
         fan_in: int | ValueHandle | None = None,
         with_: Mapping[str, Any] | None = None,
         metrics: Mapping[str, str] | None = None,
+        objects: Objects | None = None,
         **settings: Unpack[StageSettings],
     ) -> StageHandle:
         """Fold values per key, per partition, or all of them."""
         shape = given(uses=uses, combine=combine, finish=finish, fan_in=fan_in, with_=with_, metrics=metrics)
+        shape |= given(objects=objects)
         if initial is not _UNSET:
             shape["initial"] = initial
         return self._add(id, "reduce", settings, input=input, per=per, **shape)
@@ -252,6 +257,7 @@ class Workflow(Body):
         self._secrets: list[str] = []
         self._triggers: dict[str, Any] = {}
         self._outputs: dict[str, Any] = {}
+        self._objects: dict[str, Any] = {}
 
     def input(
         self,
@@ -278,6 +284,18 @@ class Workflow(Body):
         self._secrets.append(name)
         return Scalar(Path(("secrets", name)))
 
+    def object(self, name: str, kind: type | str, /, **with_: Any) -> ObjectHandle:
+        """Declare a shared object: a class marked with `@shared`, `"module:Class"`, or a type such as `"counter"`.
+
+        `with_` are the arguments of the class for the first state.
+        """
+        is_type = isinstance(kind, str) and ":" not in kind
+        given_kind = {"type": kind} if is_type else {"uses": function(kind, self.captured)}
+        declared = {**given_kind, **given(with_=template(with_) or None)}
+        validated(ObjectModel.model_validate, declared, f"object {name!r}")
+        self._objects[name] = declared
+        return ObjectHandle(name)
+
     def trigger(
         self, id: str, source: TriggerSource, *, with_: Mapping[str, Any] | None = None, description: str | None = None
     ) -> None:
@@ -296,6 +314,7 @@ class Workflow(Body):
         """Return the document. Raises UsageError for values that no document may have."""
         parts = {"inputs": self._inputs, "secrets": self._secrets, "triggers": self._triggers, "outputs": self._outputs}
         document = {"api_version": API_VERSION, **self._head, "stages": self._stages}
+        parts["objects"] = self._objects
         document |= {name: value for name, value in parts.items() if value}
         return validated(Spec.model_validate, document, f"workflow {self._head['name']!r}")
 
@@ -366,4 +385,6 @@ class Workflow(Body):
                 return boundaries(value)
             case "initial":
                 return value
+            case "objects" if not isinstance(value, Mapping):
+                return [one.name if isinstance(one, ObjectHandle) else one for one in value]
         return template(value)

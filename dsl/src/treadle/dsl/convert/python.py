@@ -62,6 +62,14 @@ class _Module:
             self._call(0, f"{self._naming.inputs[name]} = wf.input", [*first, *given])
         for name in self._spec.secrets:
             self._call(0, f"{self._naming.secrets[name]} = wf.secret", [("", literal(name))])
+        for name, declared in self._dumped.get("objects", {}).items():
+            arguments = declared.get("with_")
+            given = [("", f"**{self._source.value(arguments)}")] if arguments else []
+            self._call(0, "wf.object", [("", literal(name)), ("", literal(self._kind(name))), *given])
+
+    def _kind(self, name: str) -> str:
+        declared = self._spec.objects[name]
+        return declared.uses or str(declared.type)
 
     # -- triggers
 

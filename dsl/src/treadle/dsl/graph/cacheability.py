@@ -12,6 +12,7 @@ from ..model import BarrierStage, LoopStage, MapStage, Stage, WorkStage
 from ..templates import condition_paths, mentioned
 from ..units import parse_percentage
 from .graph import Node, StageGraph, StageTarget, StateTarget, references_of
+from .objects import used_objects
 from .requirements import needs_first
 
 _ELSEWHERE = {"output", "failed_items", "when", "needs", "description"}
@@ -89,6 +90,8 @@ class Keeping:
             return "with `idempotent: false` it acts on the outside"
         if isinstance(stage, MapStage) and stage.tolerated_failures not in (None, 0, "0%"):
             return "the failures it tolerates may be others each time"
+        if used_objects(stage):
+            return "it uses a shared object"
         return _given(_paths(stage))
 
     def _read(self, node: Node, own: Collection[str] = ()) -> str:

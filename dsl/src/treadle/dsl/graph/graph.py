@@ -27,7 +27,7 @@ from ..model import (
 )
 from ..templates import is_reference
 
-RESERVED = frozenset({"inputs", "stages", "state", "run", "secrets", "trigger", "event"})
+RESERVED = frozenset({"inputs", "objects", "stages", "state", "run", "secrets", "trigger", "event"})
 """First words of references and expressions; not allowed as ids of stages."""
 
 

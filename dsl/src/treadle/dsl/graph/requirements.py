@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from ..expressions import parse, paths
 from ..model import LoopStage, Stage
@@ -66,6 +66,17 @@ def dependencies(stage: Stage) -> set[str]:
     """Return every stage, at any depth, that must come before this one."""
     found = data_stages(stage) | order_stages(stage)
     return found.union(*inner_stages(stage)) if isinstance(stage, LoopStage) else found
+
+
+def skipped_where(stages: StageMap, judge: Callable[[str], bool]) -> set[str]:
+    """Return the stages whose condition satisfies `judge`, and the stages that read their data."""
+    found: set[str] = set()
+    for name in topological(stages):
+        stage = stages[name]
+        inner = inner_stages(stage)[0] if isinstance(stage, LoopStage) else set[str]()
+        if (stage.when and judge(stage.when)) or not found.isdisjoint(data_stages(stage) | inner):
+            found.add(name)
+    return found
 
 
 def topological(stages: StageMap) -> list[str]:

@@ -7,7 +7,7 @@ import math
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,6 +19,7 @@ from treadle.primitives.result import Result
 from treadle.primitives.shuffling import seeds
 
 from .data import isolated_value
+from .objects import ReferenceEffect, ReferenceStageObjects
 
 if TYPE_CHECKING:
     from numpy.random import Generator
@@ -64,6 +65,9 @@ class ReferenceContext:
     partition: int
     attempt: int
     checkpoint: ReferenceCheckpoint
+    objects: ReferenceStageObjects = field(default_factory=lambda: ReferenceStageObjects({}))
+    effects: list[ReferenceEffect] = field(default_factory=list)
+    """The calls of shared objects in this attempt."""
     find_record: Callable[[], RecordPlace] = RecordPlace
 
     @property
@@ -123,12 +127,12 @@ class ReferenceCall:
 
 def attempted(
     make: Callable[[int], ReferenceCall], policy: AttemptPolicy, body: Callable[[ReferenceCall], T]
-) -> tuple[T, ReferenceMetrics]:
-    """Return the result of the first attempt that succeeds, and its metrics. Raises ReferenceFailure when none does."""
+) -> tuple[T, ReferenceCall]:
+    """Return the result of the first attempt that succeeds, and the attempt. Raises ReferenceFailure when none does."""
     for attempt in range(1, policy.attempts + 1):
         call = make(attempt)
         try:
-            return body(call), call.metrics
+            return body(call), call
         except Exception as error:
             if call.gives_up(error):
                 raise ReferenceFailure(call.context.stage, call.context.partition, error) from error
@@ -141,10 +145,10 @@ def attempted_together(
     makes: Sequence[Callable[[int], ReferenceCall]],
     bodies: Sequence[Callable[[ReferenceCall], T]],
     policy: AttemptPolicy,
-    metrics: ReferenceMetrics,
+    finished: Callable[[ReferenceCall], None],
 ) -> list[T]:
-    """Return the results of the first attempt in which all bodies, run concurrently, succeed; adds their metrics to
-    `metrics`.
+    """Return the results of the first attempt in which all bodies, run concurrently, succeed; passes each of its calls
+    to `finished`.
 
     Raises ReferenceFailure with the first error of the last attempt.
     """
@@ -158,7 +162,7 @@ def attempted_together(
             call.context.close()
         if failed is None:
             for call in calls:
-                metrics.add(call.metrics.values)
+                finished(call)
             return values
         partition, error = failed
         if not isinstance(error, Exception):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from treadle.primitives.errors import UsageError
 from treadle.primitives.functions import load
-from treadle.primitives.result import stage_value
+from treadle.primitives.result import json_value, stage_value
 from treadle.primitives.stores.input_files import absolute_uri
 
 from ..diagnostics.diagnostics import has_errors
@@ -19,9 +19,11 @@ from ..document.workflow_files import from_spec, linked
 from ..document.workflow_files import load as load_document
 from ..expressions import ExpressionError
 from ..graph.graph import Node
-from ..graph.requirements import data_stages, inner_stages
+from ..graph.objects import used_objects
+from ..graph.requirements import all_needs, data_stages, dependencies, inner_stages
+from ..graph.stages import all_stages
 from ..model import BarrierStage, BroadcastStage, LoopStage, MapStage, ReduceStage, Spec, WorkflowStage
-from ..templates import render
+from ..templates import render, template_paths
 from ..validation.inputs import resolve_inputs
 from ..validation.subworkflows import given_inputs
 from ..validation.validate import validate
@@ -82,10 +84,38 @@ class Interpreter(ReferenceRun):
         for name in self.spec.stages:
             self.stage(name, frame)
         try:
-            self.result.outputs = render(self.spec.outputs, self.env(frame))
+            self.result.outputs = render(self.spec.outputs, {**self.env(frame), "objects": self._values()})
         except ExpressionError as error:
             raise ReferenceFailure("outputs", None, error) from error
         return self.result
+
+    # -- objects
+
+    def _create(self, name: str) -> None:
+        """Make the first state of an object, unless there is one."""
+        declared = self.spec.objects[name]
+        try:
+            self.objects.create(name, self.functions(declared.function), self.fixed(declared.with_))
+        except Exception as error:
+            raise ReferenceFailure(f"objects.{name}", None, error) from error
+
+    def _values(self) -> dict[str, Any]:
+        named = {path[1] for path in template_paths(self.spec.outputs) if path[0] == "objects"}
+        for name in sorted(named):
+            self._create(name)
+        return {name: json_value(f"objects.{name}", self.objects.value(name)) for name in named}
+
+    def _prepare_objects(self, node: Node, frame: Frame) -> None:
+        """Before a stage that uses objects, or a loop around one: everything that must be over, since it may change
+        them."""
+        inside = dict(all_stages({node.id: node.stage}))
+        used = sorted({name for stage in inside.values() for name in used_objects(stage)})
+        for name in used:
+            self._create(name)
+        around = self.graph.nodes[node.loops[-1]].stage if node.loops else self.spec
+        siblings = around.stages if isinstance(around, LoopStage | Spec) else {}
+        for name in all_needs(siblings, dependencies(node.stage)) - inside.keys() if used else ():
+            self.stage(name, frame)
 
     # -- stages
 
@@ -115,6 +145,7 @@ class Interpreter(ReferenceRun):
 
     def _done(self, node: Node, frame: Frame) -> FinishedStage:
         path = frame.prefix + node.id
+        self._prepare_objects(node, frame)
         done = self._run(node, frame)
         if not isinstance(node.stage, LoopStage | WorkflowStage):
             self.result.datasets[path] = done.dataset.partitions
@@ -135,14 +166,23 @@ class Interpreter(ReferenceRun):
         work = Work(self, node, frame)
         match node.stage:
             case MapStage():
-                return work.map(node.stage)
+                return self._with_effects(work, work.map(node.stage))
             case ReduceStage():
-                return work.reduce(node.stage)
+                return self._with_effects(work, work.reduce(node.stage))
             case BroadcastStage():
                 return work.broadcast(node.stage)
             case BarrierStage():
                 return work.barrier(node.stage)
         return work.shuffle(node.stage)
+
+    def _with_effects(self, work: Work, done: FinishedStage) -> FinishedStage:
+        """The stage is over: its calls of objects run."""
+        for effect in work.effects:
+            try:
+                self.objects.apply(effect)
+            except Exception as error:
+                raise ReferenceFailure(f"objects.{effect.object}", None, error) from error
+        return done
 
     def _child(self, name: str, stage: WorkflowStage, frame: Frame) -> FinishedStage:
         """Run the sub-workflow: it means the same here as alone, with these inputs."""

@@ -62,11 +62,13 @@ class Mapper:
         result, place_of = Mapped(ReferencePartition("objects", []), entered=0), _places(partition)
         for position, record in enumerate(records(partition)):
             result.entered += 1
+            done = len(call.context.effects)
             call.context.find_record = partial(place_of, position)
             try:
                 result.partition.value.extend(self._results(function(_parsed(record)), call))
             except Exception as error:  # noqa: BLE001 - judged there, raised again unless tolerated
                 result.failed.append(self._set_aside(error, call, record))
+                del call.context.effects[done:]
         return result
 
     def _per_partition(self, partition: ReferencePartition, function: Function, call: ReferenceCall) -> Mapped:
@@ -83,7 +85,9 @@ class Mapper:
                 return Mapped(whole, entered=1)
             return Mapped(ReferencePartition("objects", list(self._results(result, call))), entered=1)
         except Exception as error:  # noqa: BLE001 - judged there, raised again unless tolerated
-            return Mapped(ReferencePartition("objects", []), 1, [self._set_aside(error, call, None)])
+            failed = self._set_aside(error, call, None)
+            call.context.effects.clear()
+            return Mapped(ReferencePartition("objects", []), 1, [failed])
 
     def _results(self, result: Any, call: ReferenceCall) -> Iterator[Any]:
         """Return the records of one call, all computed before the first is used."""

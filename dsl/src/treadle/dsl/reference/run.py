@@ -17,6 +17,7 @@ from ..model import Spec
 from ..templates import render
 from .calls import ReferenceFailure
 from .data import ReferencePartition, records
+from .objects import ReferenceObjects
 from .scopes import FinishedStage, Frame, LazyStages
 
 
@@ -60,6 +61,7 @@ class ReferenceRun(ABC):
         self.graph = StageGraph(spec)
         self.valued = valued_stages(spec)
         self.result = ReferenceResult()
+        self.objects = ReferenceObjects()
 
     @abstractmethod
     def stage(self, name: str, frame: Frame) -> FinishedStage | None:

@@ -14,6 +14,7 @@ from treadle.primitives.shuffling.partitioning import DEFAULT_FAN_IN, DEFAULT_PA
 
 from ..expressions import Path
 from ..graph.graph import InputTarget, Node, StageTarget, StateTarget
+from ..graph.objects import used_objects
 from ..graph.partition_kinds import grouped_by, is_single
 from ..model import (
     BarrierStage,
@@ -43,6 +44,7 @@ from .calls import (
 )
 from .data import ReferenceDataset, ReferencePartition, count, gather
 from .maps import Mapped, Mapper, is_tolerated, recut
+from .objects import ReferenceEffect
 from .reduces import Grouping, Reducer
 from .run import ReferenceRun
 from .scopes import FinishedStage, Frame
@@ -84,6 +86,8 @@ class Work:
     def __init__(self, run: ReferenceRun, node: Node, frame: Frame) -> None:
         self.run, self.node, self.frame = run, node, frame
         self.path = frame.prefix + node.id
+        self.effects: list[ReferenceEffect] = []
+        """Calls of shared objects by the attempts that succeeded, in the order of their partitions."""
 
     # -- inputs
 
@@ -136,9 +140,13 @@ class Work:
         self, index: int, policy: AttemptPolicy, metrics: ReferenceMetrics, body: Callable[[ReferenceCall], T]
     ) -> T:
         """Run `body` for partition `index`, as often as the policy allows; adds its metrics to `metrics`."""
-        value, reported = attempted(self._calls(index, policy, metrics), policy, body)
-        metrics.add(reported.values)
+        value, call = attempted(self._calls(index, policy, metrics), policy, body)
+        self._finished(call, metrics)
         return value
+
+    def _finished(self, call: ReferenceCall, metrics: ReferenceMetrics) -> None:
+        metrics.add(call.metrics.values)
+        self.effects += call.context.effects
 
     def _calls(self, index: int, policy: AttemptPolicy, metrics: ReferenceMetrics) -> Callable[[int], ReferenceCall]:
         """Return a function from an attempt to the call of partition `index`."""
@@ -150,6 +158,7 @@ class Work:
             context = ReferenceContext(
                 job["id"], spec.name, job["startTime"], spec.seed, self.path, index, attempt, checkpoint
             )  # fmt: skip
+            context.objects = self.run.objects.seen(used_objects(self.node.stage), context.effects)
             return ReferenceCall(context, final, policy, ReferenceMetrics(metrics.declared))
 
         return make
@@ -164,7 +173,7 @@ class Work:
             [self._calls(index, policy, metrics) for index in range(size)],
             [partial(mapper.apply, partition) for partition in partitions],
             policy,
-            metrics,
+            partial(self._finished, metrics=metrics),
         )
 
     def once(self, body: Callable[[], T]) -> T:

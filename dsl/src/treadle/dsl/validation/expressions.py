@@ -31,10 +31,10 @@ _JSON_TYPES = {bool: Type.BOOL, int: Type.INT, float: Type.FLOAT, list: Type.LIS
 METRIC_TYPES = {"integer": Type.INT, "string": Type.STRING, "boolean": Type.BOOL}
 PLAN_ROOTS = frozenset({"inputs", "run"})
 RUN_ROOTS = frozenset({"inputs", "run", "stages", "state"})
-OUTPUT_ROOTS = frozenset({"inputs", "run", "stages"})
+OUTPUT_ROOTS = frozenset({"inputs", "objects", "run", "stages"})
 _TRIGGER_HINT = "map it in the trigger's `with` to an input, and read `inputs.NAME`"
 
-_NAME = r"\s*((?:inputs|run|stages|state|secrets)\.[A-Za-z0-9_.]+)\s*"
+_NAME = r"\s*((?:inputs|objects|run|stages|state|secrets)\.[A-Za-z0-9_.]+)\s*"
 _BRACES = re.compile(r"(?<!\$)\{\{" + _NAME + r"\}\}|\$\{" + _NAME + r"\}")
 """Text that was perhaps meant to be an expression."""
 _UNTRIGGERED = {
@@ -190,7 +190,7 @@ class Expressions:
             raise ReferenceProblem("T302", f"'{root}' has no value here", _TRIGGER_HINT)
         if root not in site.roots:
             known = sorted(site.roots)
-            if root in RUN_ROOTS:
+            if root in RUN_ROOTS | OUTPUT_ROOTS:
                 hint = "write `stages.LOOP.state.NAME`" if root == "state" else f"usable here: {one_of(known)}"
                 raise ReferenceProblem("T302", f"'{root}' has no value {site.when}", hint)
             hint = did_you_mean(root, known) or f"paths begin with {one_of(known)}"
@@ -201,6 +201,8 @@ class Expressions:
             return self._input(rest)
         if root == "state":
             return self._state(site, rest)
+        if root == "objects":
+            return self._object(rest)
         return self._stage(site, rest, whole=whole)
 
     def _secret(self, site: ExpressionSite, rest: list[str], *, whole: bool) -> Type:
@@ -225,6 +227,13 @@ class Expressions:
             hint = f"read it with `input: inputs.{rest[0]}`"
             raise ReferenceProblem("T106", f"the dataset '{rest[0]}' has no value in an expression", hint)
         return INPUT_TYPES[target.input.type]
+
+    def _object(self, rest: list[str]) -> Type:
+        known = self.graph.spec.objects
+        if len(rest) != 1 or rest[0] not in known:
+            hint = did_you_mean(".".join(rest), known) or f"declared: {one_of(known)}"
+            raise ReferenceProblem("T101", f"there is no object '{'.'.join(rest)}'", hint)
+        return Type.UNKNOWN
 
     def _state(self, site: ExpressionSite, rest: list[str]) -> Type:
         if len(rest) != 1:

@@ -23,7 +23,8 @@ from treadle.primitives.functions import CAPTURED, FunctionInfo, describe, load
 from ..diagnostics.diagnostics import Diagnostic, Path, a, did_you_mean
 from ..document.document import Document
 from ..graph.graph import Node, StageGraph
-from ..model import MapStage, ReduceStage, ShuffleStage
+from ..model import MapStage, ReduceStage, ShuffleStage, Spec
+from ..templates import template_paths
 from .report import Report
 
 _LIBRARIES = frozenset({"msgspec", "numpy", "pyarrow", "pydantic", "temporalio", "treadle", "typer", "yaml"})
@@ -42,6 +43,7 @@ class _Use:
     """The stage passes `context=` to a function that has this parameter."""
     flat: bool | None = None
     is_map: bool = False
+    owner: str = "stage"
 
 
 def check_functions(document: Document, search_path: Sequence[FilePath]) -> list[Diagnostic]:
@@ -52,6 +54,7 @@ def check_functions(document: Document, search_path: Sequence[FilePath]) -> list
         return []
     report = Report(document)
     uses = [use for node in StageGraph(document.spec).nodes.values() for use in _uses(node)]
+    uses += _object_uses(document.spec)
     uses = [use for use in uses if not _is_shadowed(report, use, search_path)]
     with _importing(search_path, {use.function.partition(":")[0] for use in uses}):
         for use in uses:
@@ -92,9 +95,18 @@ def _uses(node: Node) -> Iterator[_Use]:
         yield _Use((*path, "combine"), stage.combine, ("a", "b"))
 
 
+def _object_uses(spec: Spec) -> list[_Use]:
+    """The classes of objects; incomplete declarations are left out, since another check refuses them."""
+    return [
+        _Use(("objects", name, "uses" if one.uses else "type"), one.function, (), tuple(one.with_), owner="object")
+        for name, one in spec.objects.items()
+        if one.uses or one.type
+    ]
+
+
 def _check(report: Report, use: _Use) -> None:
     function = _load(report, use)
-    if function is None:
+    if function is None or (use.owner == "object" and not _is_shared(report, use, function)):
         return
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         hint = "write `def`, and call `asyncio.run(...)` inside where something has to be awaited"
@@ -150,9 +162,24 @@ def _check_call(report: Report, use: _Use, function: Callable[..., Any]) -> None
     except TypeError as error:
         known = names[len(use.positional) :]
         near = [did_you_mean(name, known) for name in use.keywords if name not in names]
-        hint = next(filter(None, near), f"the stage calls {use.function.rpartition(':')[2]}({shown})")
-        message = f"{use.function}{signature} does not fit its stage: {error}"
+        hint = next(filter(None, near), f"the {use.owner} calls {use.function.rpartition(':')[2]}({shown})")
+        message = f"{use.function}{signature} does not fit its {use.owner}: {error}"
         report.add("T405", use.path, message, hint)
+
+
+def _is_shared(report: Report, use: _Use, found: object) -> bool:
+    from treadle.primitives.objects.definitions import check_shared
+
+    try:
+        cls = check_shared(found)
+    except UsageError as error:
+        report.add("T408", use.path, error.message, error.hint)
+        return False
+    named = {path[1:] for path in template_paths(report.document.require().outputs) if path[0] == "objects"}
+    if (use.path[1],) in named and not hasattr(cls, "_value"):
+        hint = "give it a method `_value(self)` that returns a JSON value, or leave the object out of `outputs`"
+        report.add("T408", use.path, f"objects of the class {cls.__qualname__} have no value for `outputs`", hint)
+    return True
 
 
 _NOT_SPLICED: tuple[type, ...] = (int, float, complex, bool, str, bytes, dict)

@@ -27,6 +27,7 @@ from .expressions import OUTPUT_ROOTS, PLAN_ROOTS, RUN_ROOTS, Expressions, Expre
 from .formats import check_files, check_places
 from .gangs import check_gangs
 from .inputs import check_inputs
+from .objects import check_objects, check_unused_objects
 from .references import check_cycles, check_ids, check_loops, check_references, edges
 from .report import Report
 from .stages import check_quorums, check_settings, check_stage
@@ -56,6 +57,7 @@ def validate(document: Document) -> list[Diagnostic]:
     check_gangs(graph, report)
     check_places(graph, report)
     check_caching(graph, report)
+    check_objects(graph, report)
     expressions = Expressions(graph, report)
     _check_expressions(graph, expressions)
     check_triggers(document.spec, expressions, report)
@@ -73,6 +75,9 @@ def _check_expressions(graph: StageGraph, expressions: Expressions) -> None:
     for node in graph.nodes.values():
         _stage(expressions, node)
     expressions.count(_plan("defaults", "maxConcurrency"), spec.defaults.max_concurrency)
+    for name, declared in spec.objects.items():
+        for argument, value in declared.with_.items():
+            expressions.value(_plan("objects", name, "with", argument), value)
     for name, value in spec.outputs.items():
         expressions.value(ExpressionSite(("outputs", name), OUTPUT_ROOTS, "after the run"), value)
 
@@ -152,6 +157,7 @@ def _loop(expressions: Expressions, node: Node, stage: LoopStage) -> None:
 
 def _check_unused(graph: StageGraph, report: Report, expressions: Expressions) -> None:
     spec: Spec = graph.spec
+    check_unused_objects(spec, graph, report)
     named = {reference for node in graph.nodes.values() for _, reference, _ in all_references(node)}
     for name in spec.inputs:
         if name not in expressions.used_inputs and f"inputs.{name}" not in named:

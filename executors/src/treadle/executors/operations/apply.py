@@ -11,7 +11,7 @@ from treadle.primitives.errors import UsageError
 from treadle.primitives.shuffling.key_order import argsort
 from treadle.primitives.shuffling.partitioning import choose_boundaries, sample_keys
 
-from ..program import CallFunction, Cuts, MapPartition, MapRecords, Op, Reduce, Sample, Sort, ToBroadcast
+from ..program import CallFunction, Cuts, MapPartition, MapRecords, ObjectState, Op, Reduce, Sample, Sort, ToBroadcast
 from ..spill.disk_sequence import SpilledSequence
 from ..spill.row_access import take
 from ..spill.sorting import Sorter
@@ -20,6 +20,7 @@ from .calls import call_function
 from .grouping import plain
 from .keys import keyed, keys_of
 from .maps import map_partition, map_records
+from .object_states import object_state
 from .record_flow import Flow, objects, sealed_flow, whole, within
 from .reduces import reduce
 
@@ -109,4 +110,5 @@ _OPERATIONS: dict[type[Op], Any] = {
     Sample: sample,
     Cuts: cuts,
     CallFunction: call_function,
+    ObjectState: object_state,
 }

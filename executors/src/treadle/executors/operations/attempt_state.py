@@ -8,7 +8,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.encoding.read_only import sealed
@@ -33,12 +33,16 @@ from ..program import (
     Program,
     SecretRef,
     StageCount,
+    UsedObject,
     Value,
 )
 from ..redaction import Redactor
 from ..spill.folding import key_of_failure
 from ..spill.memory_budget import MemoryBudget
 from .record_locations import RecordLocations
+
+if TYPE_CHECKING:
+    from treadle.primitives.objects.effects import Effects, StageObject
 
 T = TypeVar("T")
 
@@ -90,6 +94,8 @@ class Attempt:
         self.counts: dict[str, StageCount] = {}
         self.first_failed: dict[str, str] = {}
         self.failed_items: list[dict[str, Any]] = []
+        self.effects: dict[str, Effects] = {}
+        """Stage -> its calls of shared objects so far."""
         self.error: StageFailed | InputFailed | None = None
         """The first failure. It counts even if a later user function swallowed it."""
         self.bytes_in = 0
@@ -107,8 +113,19 @@ class Attempt:
             return function
         keywords = {name: self.argument(arg) for name, arg in call.args.items()}
         if takes_context:
-            keywords["context"] = self._context(stage)
+            keywords["context"] = context = self._context(stage)
+            context.used_objects = self._objects(stage, call.objects) if call.objects else {}
         return partial(function, **keywords)
+
+    def _objects(self, stage: str, used: Mapping[str, UsedObject]) -> dict[str, StageObject]:
+        from treadle.primitives.objects.effects import Effects, StageObject, state_of
+
+        effects = self.effects.setdefault(stage, Effects())
+
+        def seen(name: str, one: UsedObject) -> StageObject:
+            return StageObject(name, lambda: state_of(self.argument(one.state)), effects if one.merges else None)
+
+        return {name: seen(name, one) for name, one in used.items()}
 
     def argument(self, arg: Arg) -> Any:
         """The value of an argument, for this partition alone."""

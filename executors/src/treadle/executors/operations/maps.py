@@ -106,19 +106,23 @@ def _taken(op: MapRecords, function: Function, take: Metrics, rest: Iterator[Any
 
 def _tolerant(op: MapRecords, function: Function, take: Metrics, flow: Flow, attempt: Attempt) -> Iterator[list[Any]]:
     """Like `_mapped` and `_flat`, but a failed record emits nothing, including items its generator has already
-    yielded."""
+    yielded, and has no effect on objects."""
     entered, failed, cursor = 0, 0, attempt.places.cursor(op.stage)
+    effects = attempt.effects.get(op.stage)
     for batch in _pieces(batches(flow)):
         results: list[Any] = []
         rest = iter(batch)
         cursor.enter(entered, len(batch), rest)
         for position, record in enumerate(rest, start=entered):
+            mark = effects.mark() if effects else None
             try:
                 result = function(_parsed(record))
                 results += items_of(take(_listed(result))) if op.flat else (take(_refuse_generator(result)),)
             except BaseException as error:  # noqa: BLE001  set_aside raises errors that are not tolerated
                 attempt.set_aside(op, position, record, error)
                 failed += 1
+                if effects and mark:
+                    effects.back_to(mark)
         entered += len(batch)
         yield results
     attempt.counts[op.stage] = StageCount(entered, failed)
@@ -146,6 +150,7 @@ def map_partition(op: MapPartition, flow: Flow, attempt: Attempt) -> Flow:
         if not op.tolerate:
             raise attempt.fail(op.stage, None, error, op.non_retryable) from error
         attempt.set_aside(op, None, None, error)
+        attempt.effects.pop(op.stage, None)
         output, failed = objects([]), 1
     if op.tolerate:
         attempt.counts[op.stage] = StageCount(1, failed)

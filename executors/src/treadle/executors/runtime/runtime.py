@@ -212,7 +212,8 @@ class Runtime:
         made = _run_program(program, attempt)
         part = _write_part(program.output, partition.index, made, attempt.room) if program.output else None
         block = None if isinstance(program.tail, Discard) else _put_made(attempt, made)
-        failed = _put_failed(attempt) if attempt.failed_items else None
+        failed = _put_beside(attempt, "failed", attempt.failed_items)
+        effects = [(stage, effect) for stage, made in attempt.effects.items() for effect in made.calls]
         return Outcome(
             partition=partition.index,
             attempt=partition.attempt,
@@ -225,6 +226,7 @@ class Runtime:
             counts=attempt.counts,
             first_failed=attempt.first_failed,
             failed_items=failed,
+            effects=_put_beside(attempt, "effects", effects),
             started=self._meter.started,
             seconds=self._meter.seconds(),
             cpu_seconds=self._meter.cpu_seconds(),
@@ -296,12 +298,12 @@ def _put_made(attempt: Attempt, made: Made) -> BlockRef:
     return blocks.put(name, made.kind, made.parts, program.put, program.inline_limit, program.durability)
 
 
-def _put_failed(attempt: Attempt) -> BlockRef:
-    """The list of failed records. It goes to the store: if it were lost with its host, the partition would not run
-    again."""
+def _put_beside(attempt: Attempt, what: str, records: list[Any]) -> BlockRef | None:
+    """A list that is committed with the block of the partition. It goes to the store: if it were lost with its host,
+    the partition would not run again."""
     services = attempt.services
-    name, limit = _block_name(attempt) + ".failed", services.program.inline_limit
-    return services.blocks.put(name, "objects", [attempt.failed_items], "store", limit)
+    name, limit = f"{_block_name(attempt)}.{what}", services.program.inline_limit
+    return services.blocks.put(name, "objects", [records], "store", limit) if records else None
 
 
 def _block_name(attempt: Attempt) -> str:

@@ -99,8 +99,9 @@ class FaultyExecutor:
         """The fault of this outcome."""
         action = self._plan.get(self._outcomes)
         self._outcomes += 1
-        if action in ("corrupt", "delete") and outcome.block is not None:
-            self._damage(outcome.block, str(action))
+        for block in (outcome.block, outcome.effects) if action in ("corrupt", "delete") else ():
+            if block is not None:
+                self._damage(block, str(action))
         return action
 
 

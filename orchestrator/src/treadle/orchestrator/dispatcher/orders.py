@@ -55,6 +55,11 @@ def environment(sealed: Mapping[str, Any], bindings: Mapping[str, Any]) -> dict[
     return {**bindings, **sealed}
 
 
+def skipped_stages(bindings: Mapping[str, Any]) -> set[str]:
+    """The stages among the bindings that were skipped."""
+    return {stage for stage, known in bindings.get("stages", {}).items() if known is None}
+
+
 class Progress(Struct, frozen=True):
     """Counts for heartbeats and `watch`."""
 

@@ -17,6 +17,9 @@ from treadle.executors.program import EventSplit, Keep, Op, PartOutput, Tail
 from treadle.primitives.blocks import Durability
 from treadle.primitives.formats import FileSplit
 
+OBJECTS = "objects."
+"""The nodes of an object `x` belong to `objects.x`, which stands among the stages."""
+
 # -- datasets ----------
 
 
@@ -106,11 +109,29 @@ class BundleFeed(Struct, frozen=True, tag="bundles"):
     """Consecutive blocks of `data` that one partition reads. The last run may be shorter."""
 
 
+class EffectsFeed(Struct, frozen=True, tag="effects"):
+    """One partition reads the effects of all partitions of a segment, in their order. None, if `stage` was skipped."""
+
+    data: NodeData
+    stage: str
+
+
 class CallsFeed(Struct, frozen=True, tag="calls"):
     """The calls of a session, which come while the segment runs (`run_store.call_log`)."""
 
 
-Feed = FilesFeed | ItemsFeed | RangeFeed | EventsFeed | NarrowFeed | AllFeed | GroupFeed | BundleFeed | CallsFeed
+Feed = (
+    FilesFeed
+    | ItemsFeed
+    | RangeFeed
+    | EventsFeed
+    | NarrowFeed
+    | AllFeed
+    | GroupFeed
+    | BundleFeed
+    | EffectsFeed
+    | CallsFeed
+)
 
 # -- policies of segments ----------
 

@@ -14,6 +14,7 @@ pipeline         a segment under construction
 maps             also as gangs
 exchanges        shuffles in one or two levels
 loops, subworkflows
+objects          the states of shared objects between stages
 outputs          the files of a stage
 planner          the state shared by all levels
 lowering         one level of the document
@@ -43,6 +44,7 @@ from treadle.primitives.run_paths import child_run
 from ..plan.plan import Plan
 from .graph import plan_level
 from .lowering import Level
+from .objects import report_values
 from .placement import crowded, executors_of, settle
 from .planner import Planner
 from .settings import Decorators
@@ -71,6 +73,7 @@ def make_plan(
     planner = Planner(spec, Sources(env, base, site.assumed_bytes), functions, site, base, plan_child)
     top = Level(planner, spec.stages)
     plan_level(top)
+    report_values(top)
     graph = in_groups(crowded(settle(top.graph(), site), site), site)
     used = {name: site.executors[name] for name in sorted(executors_of(graph))}
     settings = {name: dict(known.get("settings", {})) for name, known in functions.items() if known.get("settings")}

@@ -235,11 +235,11 @@ def _fold(name: str, stage: ReduceStage, fan_in: int = 0) -> Reduce:
     return Reduce(
         stage=name,
         per="partition",
-        uses=call(stage.uses, stage.with_) if stage.uses else None,
+        uses=call(stage.uses, stage) if stage.uses else None,
         combine=stage.combine or "",
         fan_in=fan_in,
         initial=Value(stage.initial) if stage.has_initial else None,
-        finish=call(stage.finish, stage.with_) if stage.finish else None,
+        finish=call(stage.finish, stage) if stage.finish else None,
         metrics=dict(stage.metrics),
     )
 

@@ -16,6 +16,7 @@ from treadle.executors.program import (
     MapPartition,
     MapRecords,
     Merge,
+    ObjectState,
     Op,
     Reduce,
     Sample,
@@ -33,6 +34,7 @@ from ..plan.plan import (
     BundleFeed,
     Child,
     DataRef,
+    EffectsFeed,
     EventsFeed,
     Feed,
     FilesFeed,
@@ -175,6 +177,8 @@ def _reads(feed: Feed) -> str:
             return f"{_data(data)}, {fan_in} at a time"
         case BundleFeed(data, run):
             return f"bundles of {_data(data)}, {run} at a time"
+        case EffectsFeed(data):
+            return f"calls made by {_data(data)}"
     raise InternalError(f"unknown feed {feed!r}")
 
 
@@ -205,6 +209,9 @@ def _op(op: Op) -> str:
             return f"{op.stage}: sample {_by(op.by)}"
         case Cuts():
             return f"{op.stage}: choose range boundaries"
+        case ObjectState():
+            does = f"apply the calls of {op.source}" if op.source else "report the value"
+            return f"{op.stage}: {'make the first state' if op.create else does}"
     raise InternalError(f"unknown operation {op!r}")
 
 

@@ -7,6 +7,7 @@ a graph for its body, and the state that passes from iteration to iteration.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from treadle.dsl.expressions import parse, paths
@@ -25,10 +26,10 @@ from treadle.dsl.model import (
 from treadle.dsl.templates import is_reference, template_paths
 
 from ..plan.plan import DataRef, Graph, LoopNode
-from . import exchanges
+from . import exchanges, objects
 from .lowering import Level
 from .maps import map_flow
-from .pipeline import nested_paths
+from .pipeline import Dataset, nested_paths
 from .placement import check_place
 from .subworkflows import child_node
 
@@ -46,17 +47,20 @@ def _visit(level: Level, name: str, stage: Stage) -> None:
         check_place(level.planner.site, level.planner.policy(stage), (*level.path, "stages", name))
     match stage:
         case MapStage():
+            objects.settle_states(level, stage)
             level.close(name, stage, map_flow(level, name, stage))
         case ShuffleStage():
             exchanges.shuffle(level, name, stage)
         case BroadcastStage():
             exchanges.broadcast(level, name, stage)
         case ReduceStage():
+            objects.settle_states(level, stage)
             level.close(name, stage, exchanges.reduce_flow(level, name, stage))
         case BarrierStage():
             level.barrier(name, stage)
         case LoopStage():
             level.nodes.append(_loop_node(level, name, stage))
+            objects.leave_loop(level, name, stage)
         case WorkflowStage():
             level.nodes.append(child_node(level, name, stage))
 
@@ -65,8 +69,9 @@ def _visit(level: Level, name: str, stage: Stage) -> None:
 
 
 def _loop_node(level: Level, name: str, stage: LoopStage) -> LoopNode:
-    state, data = _initial(level, name, stage)
-    body, next_, carried = _body(level.inner(name, stage), stage)
+    inner = level.inner(name, stage)
+    state, data = _initial(level, name, stage, objects.enter_loop(level, inner, stage))
+    body, next_, carried = _body(inner, stage)
     data |= {node for inner in body.nodes for node in inner.data}.union(*carried.values())
     inside = {node.id for node in body.nodes}
     _, order = inner_stages(stage)
@@ -91,9 +96,11 @@ def _loop_node(level: Level, name: str, stage: LoopStage) -> LoopNode:
     )
 
 
-def _initial(level: Level, name: str, stage: LoopStage) -> tuple[dict[str, DataRef | None], set[str]]:
-    state: dict[str, DataRef | None] = {}
-    data: set[str] = set()
+def _initial(
+    level: Level, name: str, stage: LoopStage, held: Mapping[str, Dataset]
+) -> tuple[dict[str, DataRef | None], set[str]]:
+    state: dict[str, DataRef | None] = {key: dataset.ref for key, dataset in held.items()}
+    data = {node for dataset in held.values() for node in dataset.nodes}
     for key, value in stage.state.items():
         state[key] = None
         if is_reference(value):
@@ -108,7 +115,8 @@ def _body(body: Level, stage: LoopStage) -> tuple[Graph, dict[str, DataRef | Non
     plan_level(body)
     user = next(iter(stage.stages))
     found = {key: body.reference(str(value), user) for key, value in stage.next.items() if is_reference(value)}
-    next_ = {key: found[key].ref if key in found else None for key in stage.next}
+    found |= objects.after_iteration(body, stage)
+    next_ = {key: found[key].ref if key in found else None for key in {**stage.next, **found}}
     return body.graph(), next_, {key: dataset.nodes for key, dataset in found.items()}
 
 

@@ -9,7 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from treadle.dsl.graph.partition_kinds import grouped_by
-from treadle.dsl.graph.requirements import StageMap, all_needs, broadcast_paths, dependencies, needs_first, stage_name
+from treadle.dsl.graph.requirements import (
+    StageMap,
+    all_needs,
+    broadcast_paths,
+    dependencies,
+    needs_first,
+    skipped_where,
+    stage_name,
+)
 from treadle.dsl.model import (
     BarrierStage,
     EventRange,
@@ -25,7 +33,7 @@ from treadle.dsl.model import (
     WorkStage,
 )
 from treadle.dsl.units import parse_percentage
-from treadle.executors.program import Discard, Keep, Sort, Tail
+from treadle.executors.program import Discard, Keep, Sort, Tail, merged_objects
 from treadle.primitives.errors import UsageError
 
 from ..plan.plan import (
@@ -43,10 +51,11 @@ from ..plan.plan import (
     StateData,
     Tolerance,
 )
+from .objects import apply_effects, require_objects
 from .outputs import output_of, writer_of
 from .pipeline import Dataset, Pipeline, by_of, why_not_fused
 from .planner import Planner
-from .read_counts import beside_one_input, kept_references, reads, skipped_where
+from .read_counts import beside_one_input, kept_references, reads
 
 Reference = str | Source | Items | Range | EventRange
 """The input of a stage: a bare reference, or a source from outside the workflow."""
@@ -67,6 +76,8 @@ class Level:
         self.planner, self.stages, self.parent, self.path = planner, stages, parent, path
         self.nodes: list[Node] = []
         self.outputs: dict[str, str] = {}
+        self.objects: dict[str, Dataset] = {}
+        """The present state of the objects that stages here use."""
         self._open: dict[str, Pipeline] = {}
         self._flows: dict[str, list[Pipeline]] = {}
         """Stage -> the flows that it is part of."""
@@ -221,6 +232,7 @@ class Level:
         flow.paths |= self.planner.paths(stage)
         for path in broadcast_paths(stage):
             self.use_broadcast(flow, ".".join(path), path[1])
+        require_objects(self, flow, stage)
         self._wait_to_know(flow, stage)
 
     def make_ready(self, flow: Pipeline, stage: Stage) -> None:
@@ -302,9 +314,18 @@ class Level:
         """A flow of one partition that reads all partitions of a dataset."""
         return Pipeline(AllFeed(dataset.ref), 1, dataset.estimate, data=set(dataset.nodes))
 
+    @property
+    def outer(self) -> Level | None:
+        return self.parent
+
+    def changing(self, name: str) -> list[str]:
+        """The stages whose open flows change an object."""
+        return [stage for stage, flow in self._open.items() if any(name in merged_objects(op) for op in flow.ops)]
+
     def add(self, flow: Pipeline, node_id: str, tail: Tail | None = None, form: Form = "plain") -> Dataset:
         """Make the flow a segment."""
         self.nodes.append(flow.segment(node_id, self.planner.site, tail))
+        apply_effects(self, flow, node_id)
         return Dataset(NodeData((node_id,), form), flow.partitions, flow.estimate, frozenset({node_id}))
 
     # -- shuffles behind barriers

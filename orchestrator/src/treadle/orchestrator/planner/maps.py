@@ -5,12 +5,10 @@ Gangs. Planning refuses a gang that could never start.
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec.structs import replace
 
 from treadle.dsl.graph.requirements import stage_name
-from treadle.dsl.model import MapStage
+from treadle.dsl.model import MapStage, ReduceStage
 from treadle.dsl.units import format_duration, parse_percentage
 from treadle.executors.interface import Capabilities
 from treadle.executors.program import Arg, Call, Cut, MapPartition, MapRecords, Value
@@ -19,6 +17,7 @@ from treadle.executors.resident.lifetime import GATHERING
 from ..plan.plan import FilesFeed, NarrowFeed, Policy, Tolerance
 from . import residency
 from .lowering import Level
+from .objects import used
 from .pipeline import Pipeline
 from .placement import PlacementRefused
 from .sources import batched
@@ -93,10 +92,10 @@ def _hint(flow: Pipeline, size: int) -> str:
     return f"Write `gang: {flow.partitions}`, or `partitions: {size}` where the partitions are made."
 
 
-def call(function: str, arguments: dict[str, Any]) -> Call:
+def call(function: str, stage: MapStage | ReduceStage) -> Call:
     """A call whose arguments keep their templates. They are resolved when the segment starts."""
-    args: dict[str, Arg] = {name: Value(value) for name, value in arguments.items()}
-    return Call(function, args)
+    args: dict[str, Arg] = {name: Value(value) for name, value in stage.with_.items()}
+    return Call(function, args, used(stage))
 
 
 def map_flow(level: Level, name: str, stage: MapStage) -> Pipeline:
@@ -115,7 +114,7 @@ def map_flow(level: Level, name: str, stage: MapStage) -> Pipeline:
 
 
 def _operation(level: Level, name: str, stage: MapStage) -> MapRecords | MapPartition:
-    function = call(stage.uses, stage.with_)
+    function = call(stage.uses, stage)
     flat = level.planner.flat(stage)
     tolerate = stage.tolerated_failures is not None
     refused = level.planner.policy(stage).non_retryable

@@ -5,10 +5,8 @@ Data that several tasks read, or that is read again, counts twice, so its flow i
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from treadle.dsl.graph.graph import inputs_of, next_references, references_of
-from treadle.dsl.graph.requirements import StageMap, broadcast_paths, data_stages, inner_stages, topological
+from treadle.dsl.graph.requirements import broadcast_paths, inner_stages
 from treadle.dsl.model import LoopStage, Stage
 
 
@@ -32,17 +30,6 @@ def beside_one_input(stage: Stage) -> list[str]:
     inputs = [one for _, one in inputs_of(stage)]
     named = [one for one in inputs if isinstance(one, str)] if len(inputs) > 1 else []
     return [*named, *beside_input(stage)]
-
-
-def skipped_where(stages: StageMap, judge: Callable[[str], bool]) -> set[str]:
-    """Stages whose condition satisfies `judge`, and stages that read their data."""
-    found: set[str] = set()
-    for name in topological(stages):
-        stage = stages[name]
-        inner = inner_stages(stage)[0] if isinstance(stage, LoopStage) else set[str]()
-        if (stage.when and judge(stage.when)) or not found.isdisjoint(data_stages(stage) | inner):
-            found.add(name)
-    return found
 
 
 def kept_references(loop: LoopStage) -> list[str]:

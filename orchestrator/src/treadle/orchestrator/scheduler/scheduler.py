@@ -31,7 +31,7 @@ from typing import Any
 from treadle.dsl import expressions
 from treadle.primitives.errors import InternalError
 
-from ..plan.plan import BarrierNode, Child, Graph, LoopNode, Node, Segment
+from ..plan.plan import OBJECTS, BarrierNode, Child, Graph, LoopNode, Node, Segment
 from .instructions import (
     Complete,
     Escalate,
@@ -193,6 +193,8 @@ class Scheduler:
             known["metrics"] = {**known["metrics"], **summary.metrics.get(stage, {})}
             if stage in summary.values:
                 known["value"] = summary.values[stage]
+                if stage.startswith(OBJECTS):
+                    self._env.setdefault("objects", {})[stage.removeprefix(OBJECTS)] = known["value"]
             if isinstance(node, LoopNode):
                 known["state"] = dict(summary.state)
             if isinstance(node, Child):

@@ -7,6 +7,7 @@
 docs/objects.md has the library, the guarantees and the failures. Layout:
 
     definitions, catalog     classes of objects: decorators, the library
+    effects                  calls of a workflow's tasks, which count with their partition
     state, shard             state machines: the replicated state; replication, views and leases
     followers, replies       parts of a shard: what backups lack; answers that wait
     views, shard_log         chains in the store
@@ -34,7 +35,7 @@ from .catalog import (
     Semaphore,
     Set,
 )
-from .definitions import CallContext, current, read, removes, shared, then, when
+from .definitions import CallContext, current, merges, read, removes, shared, then, when
 from .errors import (
     CallOutcomeUnknown,
     CallRefused,
@@ -77,6 +78,7 @@ __all__ = [
     "Semaphore",
     "Set",
     "current",
+    "merges",
     "read",
     "removes",
     "shared",

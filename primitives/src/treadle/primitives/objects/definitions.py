@@ -27,6 +27,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 Guard = Callable[..., Any]
 
 _SHARED, _READ, _WHEN, _REMOVES = "__treadle_shared__", "__treadle_read__", "__treadle_when__", "__treadle_removes__"
+_MERGES = "__treadle_merges__"
 
 
 class CallContext(NamedTuple):
@@ -89,6 +90,13 @@ def removes(function: Function) -> Function:
     return function
 
 
+def merges(function: Function) -> Function:
+    """Mark a method whose callers can do without the result. Stages of a workflow may call it: it runs once their
+    partition is committed."""
+    setattr(function, _MERGES, True)
+    return function
+
+
 def when(guard: Guard) -> Callable[[Function], Function]:
     """Let calls wait until `guard(self, *arguments)` is true. A waiting call is data: it holds no thread."""
 
@@ -107,6 +115,8 @@ class Method(NamedTuple):
     reads: bool
     """It changes nothing and waits for nothing."""
     removes: bool
+    merges: bool
+    """Its callers need no result, and it waits for nothing."""
 
 
 _methods: dict[tuple[type, str], Method] = {}
@@ -125,8 +135,8 @@ def _find_method(cls: type, name: str) -> Method | None:
     if name.startswith("__") or not callable(function) or isinstance(function, type):
         return None
     guard: Guard | None = getattr(function, _WHEN, None)
-    reads = getattr(function, _READ, False) and guard is None
-    return Method(function, guard, reads, getattr(function, _REMOVES, False))
+    reads, merging = (getattr(function, mark, False) and guard is None for mark in (_READ, _MERGES))
+    return Method(function, guard, reads, getattr(function, _REMOVES, False), merging)
 
 
 def check_shared(cls: object) -> type:

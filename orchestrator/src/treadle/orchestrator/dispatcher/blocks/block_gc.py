@@ -118,7 +118,9 @@ def remove_losers(files: RunFiles, host: HostFolder | None, segment: str, won: M
     A killed attempt has not reported its blocks. They are found by name, in the places where the winner's blocks are.
     A block that cannot be removed stays.
     """
-    blocks = [block for one in won.values() for block in (one.block, one.failed_items) if block is not None]
+    blocks = [
+        block for one in won.values() for block in (one.block, one.failed_items, one.effects) if block is not None
+    ]
     places = {place.partition(":")[0] for block in blocks for place in block.locations}
     kept, marks = tuple(block.name for block in blocks), tuple(f"{segment}/{partition}." for partition in won)
 

@@ -110,7 +110,9 @@ def copied(outcome: Outcome) -> Outcome:
 def lost_partitions(outcomes: Iterable[Outcome], blocks: Iterable[str]) -> tuple[int, ...]:
     """The partitions whose committed block is among `blocks`. A recomputed partition has another block."""
     wanted = set(blocks)
-    return tuple(one.partition for one in outcomes if one.block is not None and one.block.name in wanted)
+    return tuple(
+        one.partition for one in outcomes if any(block and block.name in wanted for block in (one.block, one.effects))
+    )
 
 
 def replay(records: Iterable[Record], segment: str) -> SegmentHistory:

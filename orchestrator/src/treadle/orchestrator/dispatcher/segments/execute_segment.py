@@ -12,7 +12,7 @@ from weakref import WeakSet
 import msgspec
 from msgspec.structs import replace
 
-from treadle.executors.program import Outcome
+from treadle.executors.program import Outcome, merged_objects
 from treadle.primitives.errors import FailureClass, UsageError
 
 from ...plan.plan import CallsFeed, Graph, Segment
@@ -24,9 +24,9 @@ from ..ledger.group_commit import LedgerWriter
 from ..ledger.ledger import Ledger
 from ..ledger.ledger_state import Account, SegmentHistory, lost_partitions, replay
 from ..lending.borrowed_slots import BorrowedSlots, borrows
-from ..orders import NodeOrder, Progress
+from ..orders import NodeOrder, Progress, skipped_stages
 from ..tasks import outputs
-from ..tasks.dataset_scope import Scope
+from ..tasks.dataset_scope import Scope, nodes_read
 from .failed_segment import SegmentFailed
 from .gang_segment import GangRun
 from .open_segment import OpenRun
@@ -91,7 +91,7 @@ async def run_segment(run: RunContext, segment: Segment, order: NodeOrder, desk:
     if closed and not lost_partitions(closed.outcomes, order.repair):
         run.know(closed)
         return closed.summary
-    await asyncio.to_thread(run.catch_up, segment.data)
+    await asyncio.to_thread(run.catch_up, nodes_read(segment, skipped_stages(order.bindings)))
     if await asyncio.to_thread(is_wide, run, segment):
         return await put_together(run, segment, order.repair, generation + 1)
     close = partial(_close, run, segment, generation=generation + 1)
@@ -109,7 +109,7 @@ async def run_group(run: RunContext, segment: Segment, order: NodeOrder, desk: D
     closed = await asyncio.to_thread(run.files.group, name, group, generation) if generation else None
     if closed and not lost_partitions(closed.outcomes, order.repair):
         return
-    await asyncio.to_thread(run.catch_up, segment.data)
+    await asyncio.to_thread(run.catch_up, nodes_read(segment, skipped_stages(order.bindings)))
 
     async def close(manifest: Manifest) -> None:
         await asyncio.to_thread(run.files.close_group, manifest, group, generation + 1)
@@ -188,6 +188,7 @@ def assume(history: SegmentHistory, what: str, segment: Segment, graph: Graph) -
     lost.
     """
     missed = segment.output is not None or any(segment.id in node.data for node in graph.walk())
+    missed = missed or any(merged_objects(op) for op in segment.ops)
     if what == "done" and history.cut_off and missed:
         who = f"{segment.stages[-1]}: {len(history.cut_off)} attempts took effect, but what they returned is lost"
         text = f"{who}, and the workflow goes on with it; use --assume retry, or start a new run"

@@ -25,7 +25,7 @@ from ..driver_context.slot_pool import SlotPool
 from ..ledger.attempt_records import AttemptLog
 from ..ledger.ledger import Committed, Copied, Expected, Failed, Started
 from ..ledger.ledger_state import Account
-from ..orders import NodeOrder, Progress, environment
+from ..orders import NodeOrder, Progress, environment, skipped_stages
 from ..tasks.arguments import program_of
 from ..tasks.dataset_scope import Scope, feed_inputs, slices_of
 from ..tasks.payload_budget import room
@@ -52,7 +52,7 @@ class SegmentRun:
         """True: the ledger is the loop's, and the segment's end need not wait for it."""
         self.name = account.name
         self._unique = self._unique_name()
-        self._inputs = feed_inputs(segment.feed, scope, run.manifest, run.loop)
+        self._inputs = feed_inputs(segment.feed, scope, run.manifest, run.loop, skipped_stages(order.bindings))
         self._mine = bounds_of(account.group, len(self._inputs), segment.group)
         """The partitions to run here."""
         env = {**environment(run.env, order.bindings), "state": {**order.bindings.get("state", {}), **scope.scalars}}

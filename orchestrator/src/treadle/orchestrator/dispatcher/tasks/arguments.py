@@ -16,12 +16,14 @@ from treadle.executors.program import (
     Cuts,
     MapPartition,
     MapRecords,
+    ObjectState,
     Op,
     Program,
     Reduce,
     Scatter,
     SecretRef,
     Tail,
+    UsedObject,
     Value,
     connection_secret,
 )
@@ -73,6 +75,9 @@ class _Resolver:
                 uses = self._call(op.uses) if op.uses else None
                 finish = self._call(op.finish) if op.finish else None
                 return msgspec.structs.replace(op, uses=uses, finish=finish)
+            case ObjectState():
+                create = self._call(op.create) if op.create else None
+                return msgspec.structs.replace(op, create=create, state=self._arg(op.state) if op.state else None)
             case Cuts(partitions=0):
                 return msgspec.structs.replace(op, partitions=max(1, min(sources, DEFAULT_PARTITIONS)))
         return op
@@ -85,7 +90,8 @@ class _Resolver:
         return msgspec.structs.replace(tail, partitions=count, boundaries=boundaries)
 
     def _call(self, call: Call) -> Call:
-        return Call(call.function, {name: self._arg(arg) for name, arg in call.args.items()})
+        objects = {name: UsedObject(self._arg(one.state), one.merges) for name, one in call.objects.items()}
+        return Call(call.function, {name: self._arg(arg) for name, arg in call.args.items()}, objects)
 
     def _arg(self, arg: Arg) -> Arg:
         if not isinstance(arg, Value):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, TypeVar, overload
@@ -20,6 +20,7 @@ from ...plan.plan import (
     BundleFeed,
     CallsFeed,
     DataRef,
+    EffectsFeed,
     EventsFeed,
     Feed,
     FilesFeed,
@@ -31,6 +32,7 @@ from ...plan.plan import (
     NarrowFeed,
     NodeData,
     RangeFeed,
+    Segment,
     StateData,
 )
 from ...run_store.run_files import LoopResult, Manifest
@@ -148,6 +150,10 @@ def _split(blocks: Sequence[BlockRef], groups: int) -> list[Sequence[BlockRef]]:
     return [blocks[group * size : (group + 1) * size] for group in range(groups)]
 
 
+def _effects(manifest: Manifest) -> tuple[Slice, ...]:
+    return tuple(outcome.effects.slice(0) for outcome in manifest.outcomes if outcome.effects)
+
+
 def bundle_inputs(blocks: Sequence[BlockRef], run: int) -> list[BlockInput]:
     """The inputs of a shuffle's second level: for each group and each run of `run` blocks, the bundles of one
     partition."""
@@ -160,9 +166,23 @@ def bundle_inputs(blocks: Sequence[BlockRef], run: int) -> list[BlockInput]:
     ]
 
 
-def feed_inputs(feed: Feed, scope: Scope, find: FindManifest, find_loop: FindLoop) -> Sequence[PartitionInput]:
-    """The input of each partition of a segment, in order. It depends only on the plan and on committed data."""
+def nodes_read(segment: Segment, skipped: Collection[str]) -> tuple[str, ...]:
+    """The nodes whose manifests the segment reads."""
+    feed = segment.feed
+    effects = feed.data.nodes if isinstance(feed, EffectsFeed) and feed.stage not in skipped else ()
+    return (*segment.data, *effects)
+
+
+def feed_inputs(
+    feed: Feed, scope: Scope, find: FindManifest, find_loop: FindLoop, skipped: Collection[str] = ()
+) -> Sequence[PartitionInput]:
+    """The input of each partition of a segment, in order. It depends only on the plan and on committed data.
+
+    `skipped`: the stages among those that it waits for that were skipped.
+    """
     match feed:
+        case EffectsFeed(data, stage):
+            return [BlockInput((() if stage in skipped else _effects(find(scope.segment(data.nodes[0]))),))]
         case FilesFeed(splits):
             return splits
         case ItemsFeed(items, bounds):

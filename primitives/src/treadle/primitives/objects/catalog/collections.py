@@ -6,7 +6,8 @@ import heapq
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ..definitions import read, removes, shared
+from ...shuffling.key_order import order
+from ..definitions import merges, read, removes, shared
 
 
 @shared
@@ -16,11 +17,13 @@ class List:
     def __init__(self, items: Iterable[Any] = ()) -> None:
         self.items = list(items)
 
+    @merges
     def append(self, item: Any) -> int:
         """Append an item; returns its index."""
         self.items.append(item)
         return len(self.items) - 1
 
+    @merges
     def extend(self, items: Iterable[Any]) -> int:
         """Append several items; returns the length."""
         self.items.extend(items)
@@ -60,6 +63,9 @@ class List:
         """Remove all items."""
         self.items.clear()
 
+    def _value(self) -> list[Any]:
+        return self.items
+
 
 @shared
 class Set:
@@ -68,18 +74,21 @@ class Set:
     def __init__(self, items: Iterable[Any] = ()) -> None:
         self.items = set(items)
 
+    @merges
     def add(self, item: Any) -> bool:
         """Add an item; returns whether it is new."""
         size = len(self.items)
         self.items.add(item)
         return len(self.items) > size
 
+    @merges
     def update(self, items: Iterable[Any]) -> int:
         """Add several items; returns the number of new ones."""
         size = len(self.items)
         self.items.update(items)
         return len(self.items) - size
 
+    @merges
     @removes
     def discard(self, item: Any) -> bool:
         """Remove an item; returns whether it was there."""
@@ -107,6 +116,9 @@ class Set:
         """Remove all items."""
         self.items.clear()
 
+    def _value(self) -> list[Any]:
+        return sorted(self.items, key=order)
+
 
 @shared
 class Map:
@@ -120,25 +132,30 @@ class Map:
         """Return the value of a key."""
         return self.items.get(key, default)
 
+    @merges
     def put(self, key: Any, value: Any) -> Any:
         """Set the value of a key; returns the earlier one, or None."""
         before = self.items.get(key)
         self.items[key] = value
         return before
 
+    @merges
     def put_if_absent(self, key: Any, value: Any) -> Any:
         """Set the value of a key that has none; returns the value that it has now."""
         return self.items.setdefault(key, value)
 
+    @merges
     def update(self, items: Mapping[Any, Any]) -> None:
         """Set the values of several keys."""
         self.items.update(items)
 
+    @merges
     def merge(self, key: Any, value: Any, function: Callable[[Any, Any], Any]) -> Any:
         """Set the value to `function(earlier, value)`, or to `value` for a new key; returns it."""
         self.items[key] = function(self.items[key], value) if key in self.items else value
         return self.items[key]
 
+    @merges
     def merge_all(self, items: Mapping[Any, Any], function: Callable[[Any, Any], Any]) -> None:
         """Do the same for several keys."""
         for key, value in items.items():
@@ -173,3 +190,6 @@ class Map:
     def clear(self) -> None:
         """Remove all keys."""
         self.items.clear()
+
+    def _value(self) -> dict[Any, Any]:
+        return self.items

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..definitions import read, shared
+from ..definitions import merges, read, shared
 
 
 @shared
@@ -20,6 +20,7 @@ class Reference:
         """Return the value."""
         return self.value
 
+    @merges
     def set(self, value: Any) -> None:
         """Replace the value."""
         self.value = value
@@ -36,9 +37,13 @@ class Reference:
             self.value = value
         return equal
 
+    @merges
     def update(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Replace the value by `function(value, *arguments)`, and return it. The function must be deterministic."""
         self.value = function(self.value, *arguments)
+        return self.value
+
+    def _value(self) -> Any:
         return self.value
 
 
@@ -49,6 +54,7 @@ class Number(Reference):
     def __init__(self, value: Any = 0) -> None:
         super().__init__(value)
 
+    @merges
     def add(self, amount: Any = 1) -> Any:
         """Add to the value; returns the sum."""
         self.value += amount
@@ -68,11 +74,13 @@ class Counter:
     def __init__(self, value: int = 0) -> None:
         self.value = value
 
+    @merges
     def increment(self, amount: int = 1) -> int:
         """Add to the value; returns the sum."""
         self.value += amount
         return self.value
 
+    @merges
     def decrement(self, amount: int = 1) -> int:
         """Subtract from the value; returns the difference."""
         self.value -= amount
@@ -87,6 +95,9 @@ class Counter:
         """Set the value to 0; returns the earlier one."""
         before, self.value = self.value, 0
         return before
+
+    def _value(self) -> int:
+        return self.value
 
 
 @shared
