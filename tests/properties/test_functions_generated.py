@@ -27,6 +27,7 @@ from treadle.primitives.stores.store import Store
 
 from .conftest import Site
 from .functions import FAULTS
+from .object_cases import cases_with_objects
 from .profiles import examples
 
 MODULE = "properties.functions"
@@ -117,6 +118,13 @@ def _place(draw: st.DrawFn, stages: dict[str, Any]) -> None:
             stage["executor"] = "local" if stage.get("gang") else draw(st.sampled_from(["functions", "local"]))
 
 
+@st.composite
+def spread_with_objects(draw: st.DrawFn) -> Case:
+    case = draw(cases_with_objects())
+    _place(draw, case.document["stages"])
+    return case
+
+
 def check(case: Case, site: Functions, faults: Sequence[Any] = ()) -> None:
     base, run = site.place()
     case.write(base)
@@ -166,3 +174,9 @@ def test_faults_of_lambda_change_nothing(lambda_site: Functions, case: Case, fau
 @given(case=spread(3), faults=st.lists(OPENWHISK, min_size=1, max_size=3))
 def test_faults_of_openwhisk_change_nothing(openwhisk_site: Functions, case: Case, faults: list[Any]) -> None:
     check(case, openwhisk_site, faults)
+
+
+@examples(3)
+@given(case=spread_with_objects(), faults=st.lists(LAMBDA, max_size=3))
+def test_objects_count_each_partition_on_lambda_once(lambda_site: Functions, case: Case, faults: list[Any]) -> None:
+    check(case, lambda_site, faults)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,125 +10,22 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from treadle.client.testing.compare import differences, expected
-from treadle.client.testing.faults import CrashingStore, Faults, faults
+from treadle.client.testing.faults import CallFault, CrashingStore, Faults, faults
 from treadle.client.testing.strategies import Case
+from treadle.orchestrator.planner import task_groups
 from treadle.primitives.errors import StoreError
 
 from .conftest import Site
+from .object_cases import MODULE, cases_with_objects, document_with_objects
 from .profiles import examples
 from .test_faults import check_faults
 
-MODULE = "properties.object_functions"
-OBJECTS = ("hits", "log", "logs")
 pytestmark = pytest.mark.timeout(0)
-
-
-class Drawing:
-    """A document under construction. All users of objects in a level come in one order."""
-
-    def __init__(self, draw: DrawFn) -> None:
-        self._draw = draw
-        self._count = 0
-        self.sure: list[str] = []
-        """Stages of the present level that are not skipped."""
-        self.values: list[str] = []
-        self._loops: set[str] = set()
-
-    def pick(self, values: Any) -> Any:
-        return self._draw(st.sampled_from(values))
-
-    def stages(self, most: int, depth: int = 0) -> dict[str, Any]:
-        made: dict[str, Any] = {}
-        for _ in range(self._draw(st.integers(1, most))):
-            self._count += 1
-            name = f"s{self._count}"
-            if depth < 2 and self.pick([False, False, True]):
-                made[name] = self._loop(list(made), depth)
-                self._loops.add(name)
-            else:
-                made |= self._stage(name, list(made), depth)
-        return made
-
-    def _stage(self, name: str, before: list[str], depth: int) -> dict[str, Any]:
-        stage: dict[str, Any] = self.pick(
-            [
-                {"type": "map", "uses": "each"},
-                {"type": "map", "uses": "twice"},
-                {"type": "map", "uses": "picky", "toleratedFailures": 1000},
-                {"type": "map", "uses": "whole", "per": "partition"},
-                {"type": "reduce", "uses": "total", "per": "partition"},
-                {"type": "reduce", "uses": "total", "per": "all"},
-                {"type": "reduce", "uses": "per_key", "per": "key"},
-            ]
-        )
-        stage = {**stage, "uses": f"{MODULE}:{stage['uses']}", "input": self._input(before, depth), **self._objects()}
-        if before:
-            stage["needs"] = before
-        condition = self.pick(
-            [None, None, "inputs.yes", "inputs.no", *(f"stages.{r}.value > 500" for r in self.values)]
-        )
-        if condition:
-            stage["when"] = condition
-        elif stage["input"] in self.sure or not isinstance(stage["input"], str):
-            self.sure.append(name)
-            if stage.get("per") == "all" and not depth:
-                self.values.append(name)
-        if stage.get("per") != "key":
-            return {name: stage}
-        shuffle = {"type": "shuffle", "input": stage["input"], "by": f"{MODULE}:keyed", "partitions": 2}
-        return {f"{name}k": shuffle, name: {**stage, "input": f"{name}k"}}
-
-    def _input(self, before: list[str], depth: int) -> Any:
-        known = [name for name in before if not name.endswith("k") and name not in self._loops]
-        data = [{"range": self.pick([6, 1, 0]), "partitions": self.pick([3, 2, 1])}, *known]
-        return self.pick([*data, "state.d"] if depth else data)
-
-    def _objects(self) -> dict[str, Any]:
-        names = [name for name in OBJECTS if self.pick([True, False])]
-        only = [name for name in names if self.pick([False, False, True])]
-        given = {"with": {"names": names, "only": only}}
-        modes = {name: "read" if name in only else "merge" for name in names}
-        return {**given, "objects": modes} if only else {**given, "objects": names}
-
-    def _loop(self, before: list[str], depth: int) -> dict[str, Any]:
-        outer, values = self.sure, self.values
-        known = [name for name in outer if name in before]
-        state = self.pick(known) if known else self.pick(["inputs.numbers"])
-        self.sure, self.values = ["state.d"], []
-        body = self.stages(2, depth + 1)
-        sure = [name for name in self.sure if name in body]
-        self.sure, self.values = outer, values
-        loop = {"type": "loop", "state": {"d": state}, "maxIterations": self.pick([2, 1]), "stages": body}
-        return {**loop, "next": {"d": sure[-1]} if sure else {}, "needs": before}
-
-
-@st.composite
-def cases(draw: DrawFn) -> Case:
-    drawing = Drawing(draw)
-    stages = drawing.stages(4)
-    document = {
-        "apiVersion": "treadle/v1",
-        "name": "generated",
-        "inputs": {
-            "yes": {"type": "boolean", "default": True},
-            "no": {"type": "boolean", "default": False},
-            "numbers": {"type": "list", "default": [5, 3, 8, 2]},
-        },
-        "objects": {
-            "hits": {"type": "counter", "with": {"value": 3}},
-            "log": {"uses": f"{MODULE}:Journal"},
-            "logs": {"uses": f"{MODULE}:Journal", "with": {"first": 7}},
-        },
-        "defaults": {"retry": {"maximumAttempts": draw(st.sampled_from([2, 3])), "initialInterval": "10ms"}},
-        "stages": stages,
-        "outputs": {name: f"${{{{ objects.{name} }}}}" for name in OBJECTS},
-    }
-    return Case(document)
 
 
 @st.composite
 def cases_with_faults(draw: DrawFn) -> tuple[Case, Faults]:
-    case = draw(cases())
+    case = draw(cases_with_objects())
     return case, draw(faults(case))
 
 
@@ -143,7 +39,7 @@ def test_objects_count_each_partition_once(
 
 
 @examples(25)
-@given(case=cases(), writes=st.lists(st.tuples(st.integers(1, 30), st.booleans()), min_size=1, max_size=3))
+@given(case=cases_with_objects(), writes=st.lists(st.tuples(st.integers(1, 30), st.booleans()), min_size=1, max_size=3))
 def test_objects_survive_a_driver_that_dies_around_a_write(
     sites: Callable[[int, bool], Site], case: Case, writes: list[tuple[int, bool]]
 ) -> None:
@@ -159,3 +55,20 @@ def test_objects_survive_a_driver_that_dies_around_a_write(
             assert store.crashed
     found = refused or site.harness.result(site.engine(), run)
     assert not differences(wanted, found, base, run)
+
+
+@pytest.mark.parametrize("action", ["raise", "kill"])
+def test_gang_counts_once(sites: Callable[[int, bool], Site], action: CallFault) -> None:
+    gang = {"type": "map", "input": {"range": 4, "partitions": 2}, "uses": f"{MODULE}:each", "gang": 2}
+    used = {"objects": ["log"], "with": {"names": ["log"], "only": []}}
+    document = document_with_objects({"a": {**gang, **used}, "b": {**gang, **used, "needs": ["a"]}})
+    check_faults(Case(document), Faults((("a", 1, 1, action), ("b", 0, 1, action))), sites(2, True))
+
+
+@examples(8)
+@given(both=cases_with_faults())
+def test_objects_count_each_partition_of_task_groups_once(
+    no_inline: None, monkeypatch: pytest.MonkeyPatch, sites: Callable[[int, bool], Site], both: tuple[Case, Faults]
+) -> None:
+    monkeypatch.setattr(task_groups, "GROUP_TASKS", 2)
+    check_faults(*both, sites(2, True))

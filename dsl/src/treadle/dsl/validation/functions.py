@@ -43,6 +43,8 @@ class _Use:
     """The stage passes `context=` to a function that has this parameter."""
     flat: bool | None = None
     is_map: bool = False
+    objects: bool = False
+    """The stage names objects, which only `context` leads to."""
     owner: str = "stage"
 
 
@@ -81,16 +83,28 @@ def _uses(node: Node) -> Iterator[_Use]:
     stage, path = node.stage, node.path
     match stage:
         case MapStage():
-            yield _Use((*path, "uses"), stage.uses, (stage.per,), tuple(stage.with_), True, stage.flat, True)
+            yield _Use(
+                (*path, "uses"),
+                stage.uses,
+                (stage.per,),
+                tuple(stage.with_),
+                True,
+                stage.flat,
+                True,
+                bool(stage.objects),
+            )
         case ShuffleStage():
             if isinstance(stage.by, str) and stage.by != "key":
                 yield _Use((*path, "by"), stage.by, ("record",))
         case ReduceStage():
             if stage.uses is not None:
                 given = ("key", "values") if stage.per == "key" else ("values",)
-                yield _Use((*path, "uses"), stage.uses, given, tuple(stage.with_), True)
+                yield _Use((*path, "uses"), stage.uses, given, tuple(stage.with_), True, objects=bool(stage.objects))
             if stage.finish is not None:
-                yield _Use((*path, "finish"), stage.finish, ("accumulator",), tuple(stage.with_), True)
+                arguments = tuple(stage.with_)
+                yield _Use(
+                    (*path, "finish"), stage.finish, ("accumulator",), arguments, True, objects=bool(stage.objects)
+                )
     if isinstance(stage, (ShuffleStage, ReduceStage)) and stage.combine is not None:
         yield _Use((*path, "combine"), stage.combine, ("a", "b"))
 
@@ -113,6 +127,9 @@ def _check(report: Report, use: _Use) -> None:
         report.add("T404", use.path, f"{use.function} is asynchronous, and nobody awaits what it gives", hint)
         return
     _check_call(report, use, function)
+    if use.objects and not describe(function).takes_context:
+        message = f"{use.function} has no parameter `context`, through which it would use the objects of its stage"
+        report.add("T405", use.path, message, "add `*, context` to its parameters, or remove `objects`")
     if use.is_map:
         _check_flat(report, use, function, describe(function))
 
