@@ -173,3 +173,21 @@ def summed(numbers: Iterator[int]) -> int:
 
     with ReduceChannel("sum", lambda a, b: a + b) as channel:
         return int(channel.all_reduce(sum(numbers)))
+
+
+def counted(x: int, log: str, free: int, context: Context) -> int:
+    """Counts in two objects, before and after it waits."""
+    context.objects.hits.increment()
+    context.objects.seen.append(x)
+    gated(x, log, free, context)
+    context.objects.hits.increment()
+    return x
+
+
+def share(x: int, context: Context) -> float:
+    context.objects.hits.decrement()
+    return x / int(context.objects.hits.get())
+
+
+def seen(_: int, context: Context) -> Any:
+    return context.objects.hits.get()
