@@ -235,7 +235,7 @@ def test_loop_carries_objects_and_a_skipped_stage_changes_nothing() -> None:
     assert run_reference(wf).outputs["hits"] == 8
 
 
-def test_builder_refuses_a_kind_that_is_no_object() -> None:
+def test_builder_refuses_an_unknown_type_of_object() -> None:
     with pytest.raises(UsageError, match="object 'x'"):
         Workflow("w").object("x", "lock")
     assert Workflow("w").object("x", Map).name == "x"
