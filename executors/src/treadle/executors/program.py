@@ -215,7 +215,7 @@ class ObjectState(Struct, frozen=True, tag="object state"):
     source: str = ""
     """The stage whose effects count."""
     value: bool = False
-    """Report what the object stands for in `outputs`."""
+    """Report the value of the object for `outputs`."""
 
 
 Op = MapRecords | MapPartition | Sort | Reduce | ToBroadcast | Sample | Cuts | CallFunction | ObjectState

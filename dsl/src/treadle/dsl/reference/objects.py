@@ -45,7 +45,7 @@ class ReferenceObjects:
         getattr(self._states[name], method)(*arguments, **keywords)
 
     def value(self, name: str) -> Any:
-        """Return what `${{ objects.NAME }}` stands for."""
+        """Return the value of `${{ objects.NAME }}`."""
         return self._states[name]._value()
 
 

@@ -131,7 +131,7 @@ def _call(made: Any, effect: Effect) -> None:
 
 
 def value_of(name: str, state: bytes) -> Any:
-    """Return what `${{ objects.NAME }}` stands for. Raises UsageError for a class without `_value`."""
+    """Return the value of `${{ objects.NAME }}`. Raises UsageError for a class without `_value`."""
     made = loads(state)
     if not hasattr(made, "_value"):
         hint = "Give it a method `_value(self)` that returns a JSON value, or leave the object out of `outputs`."

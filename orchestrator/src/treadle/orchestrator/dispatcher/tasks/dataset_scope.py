@@ -178,7 +178,7 @@ def feed_inputs(
 ) -> Sequence[PartitionInput]:
     """The input of each partition of a segment, in order. It depends only on the plan and on committed data.
 
-    `skipped`: the stages among those that it waits for that were skipped.
+    `skipped`: skipped stages, of the stages for which it waits.
     """
     match feed:
         case EffectsFeed(data, stage):
