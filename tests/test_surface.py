@@ -56,8 +56,8 @@ NAMES = {
     "treadle.primitives.objects": (
         "Boolean CallContext CallOutcomeUnknown CallRefused CallWaitExpired Condition Counter CyclicBarrier Flag "
         "Handle Keepers KeepersUnreachable Latch List Lock Map MethodTraceback Number ObjectLost ObjectMissing "
-        "PriorityQueue Promise Queue RateLimit ReadWriteLock Reference Semaphore Set current read removes shared then "
-        "when"
+        "PriorityQueue Promise Queue RateLimit ReadWriteLock Reference Semaphore Set current merges read removes "
+        "shared then when"
     ),
     "treadle.primitives.errors": (
         "CorruptError DataError FailureClass InternalError MissingError StoreError TreadleError UsageError"

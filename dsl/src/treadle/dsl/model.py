@@ -12,13 +12,12 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, JsonValue, Strict, StringConstraints, Tag
 
 from .caching import CacheSetting
-from .model_base import Arguments, AsWritten, Expression, Flag, Identifier, Model, Number, Uri
+from .model_base import Arguments, AsWritten, Expression, Flag, FunctionRef, Identifier, Model, Number, Uri
+from .object_model import Object, StageObjects
 from .triggers import Format, Trigger
 from .units import Duration, Size
 
 API_VERSION = "treadle/v1"
-FunctionRef = Annotated[str, StringConstraints(pattern=r"^(captured:[0-9a-f]+|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)$")]
-"""`module:qualname`, or `captured:<digest>` for a function taken by value into the bundle."""
 WorkflowFile = Annotated[str, StringConstraints(pattern=r"\.(yaml|yml|json)$")]
 Template = Annotated[str, StringConstraints(pattern=r"\$\{\{.*\}\}")]
 """Text with at least one `${{ expression }}`."""
@@ -38,9 +37,6 @@ Count = Annotated[
     Annotated[int, Field(ge=1, strict=True), Tag("<number>")] | Annotated[Template, Tag("<text>")],
     _text_or("<number>"),
 ]
-
-
-# -- inputs of a stage ----------
 
 
 class Source(Model):
@@ -135,9 +131,6 @@ DatasetValue = Annotated[
 """A value for an input of type `dataset`."""
 
 
-# -- settings ----------
-
-
 class Retry(Model):
     """How often and when a failed attempt is repeated (Temporal's RetryPolicy, word for word)."""
 
@@ -228,10 +221,6 @@ class WorkBase(StageBase, Settings):
 
 # -- stages ----------
 
-StageObjects = Annotated[
-    Annotated[list[Identifier], Tag("<list>")] | Annotated[dict[Identifier, Literal["merge", "read"]], Tag("<modes>")],
-    Discriminator(lambda value: "<list>" if isinstance(value, (list, tuple)) else "<modes>"),
-]
 Tolerance = Annotated[
     Annotated[int, Field(ge=0, strict=True), Tag("<number>")] | Annotated[Percentage, Tag("<text>")],
     _text_or("<number>"),
@@ -382,24 +371,6 @@ class Input(Model):
     minimum: Number | None = None
     maximum: Number | None = None
     enum: list[Scalar] | None = None
-
-
-ObjectType = Literal["boolean", "counter", "list", "map", "number", "reference", "set"]
-
-
-class Object(Model):
-    """State that stages share: an object of the library (`type`), or of a class (`uses`)."""
-
-    type: ObjectType | None = None
-    uses: FunctionRef | None = None
-    """The class, marked with `@shared`."""
-    with_: Arguments = Field(default_factory=dict, alias="with")
-    """Keyword arguments of the class, for the first state."""
-
-    @property
-    def function(self) -> str:
-        """The reference of the class."""
-        return self.uses or f"treadle.primitives.objects:{(self.type or '').capitalize()}"
 
 
 class Spec(Model):

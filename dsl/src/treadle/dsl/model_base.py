@@ -19,6 +19,8 @@ from pydantic.alias_generators import to_camel
 Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z][A-Za-z0-9_]*$")]
 Expression = Annotated[str, StringConstraints(min_length=1)]
 """An expression without delimiters (`when`, `until`, `filter`)."""
+FunctionRef = Annotated[str, StringConstraints(pattern=r"^(captured:[0-9a-f]+|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*)$")]
+"""`module:qualname`, or `captured:<digest>` for a function taken by value into the bundle."""
 Uri = Annotated[str, StringConstraints(min_length=1)]
 Flag = Annotated[bool, Strict()]
 

@@ -11,17 +11,18 @@ from typing import Any
 
 from pydantic.alias_generators import to_camel
 
-from . import model, triggers
+from . import model, object_model, triggers
 
 FILE = "treadle-v1.schema.json"
 _TITLE = "treadle workflow"
+_MODELS = (model, object_model, triggers)
 
 
 def schema() -> dict[str, Any]:
     """Return the schema of the model: unknown keys are refused, `x-*` is allowed at the top, keys have descriptions."""
     definitions = model.Spec.model_json_schema(by_alias=True)["$defs"]
     for name, definition in definitions.items():
-        _polish(definition, getattr(model, name, getattr(triggers, name, None)))
+        _polish(definition, next((getattr(one, name) for one in _MODELS if hasattr(one, name)), None))
     made = {**definitions["Spec"], "patternProperties": {"^x-": {}}}
     made["title"] = _TITLE
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made, "$defs": definitions}
@@ -65,7 +66,7 @@ def _refuse_null(field: dict[str, Any]) -> None:
 def _field_docs(described: type) -> Iterator[tuple[str, str]]:
     """Yield each key and the docstring under its field, for the class and its bases."""
     for base in reversed(described.__mro__):
-        if base.__module__ in (model.__name__, triggers.__name__):
+        if base.__module__ in {one.__name__ for one in _MODELS}:
             yield from _own_docs(base)
 
 

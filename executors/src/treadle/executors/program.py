@@ -18,45 +18,12 @@ from treadle.primitives.events.records import Format
 from treadle.primitives.formats import FileSplit, WriteOptions
 
 from .failures import error_text
-
-
-class Value(Struct, frozen=True, tag="value"):
-    """A JSON value. Each partition receives a fresh copy."""
-
-    value: Any
-
-
-class Broadcast(Struct, frozen=True, tag="broadcast"):
-    """The value of a broadcast stage: the single record of the block."""
-
-    slice: Slice
-
-
-class SecretRef(Struct, frozen=True, tag="secret"):
-    """A secret by name. The runtime resolves it and redacts it from all data that leaves the task."""
-
-    name: str
-
-
-Arg = Value | Broadcast | SecretRef
-
-
-class UsedObject(Struct, frozen=True):
-    """A shared object that a function may use."""
-
-    state: Arg
-    """Its state before the stage."""
-    merges: bool
-    """The function may call methods that merge; otherwise only methods that read."""
-
-
-class Call(Struct, frozen=True):
-    """A user function and its keyword arguments."""
-
-    function: str
-    """`module:qualname`, or `captured:<digest>`."""
-    args: dict[str, Arg] = {}
-    objects: dict[str, UsedObject] = {}
+from .function_arguments import Arg as Arg
+from .function_arguments import Broadcast as Broadcast
+from .function_arguments import Call as Call
+from .function_arguments import SecretRef as SecretRef
+from .function_arguments import UsedObject as UsedObject
+from .function_arguments import Value as Value
 
 
 class By(Struct, frozen=True):
@@ -219,13 +186,6 @@ class ObjectState(Struct, frozen=True, tag="object state"):
 
 
 Op = MapRecords | MapPartition | Sort | Reduce | ToBroadcast | Sample | Cuts | CallFunction | ObjectState
-
-
-def merged_objects(op: Op) -> list[str]:
-    """The objects that functions of the operation may change."""
-    calls = (getattr(op, name, None) for name in ("call", "uses", "finish"))
-    used = {name: one for call in calls if call is not None for name, one in call.objects.items()}
-    return [name for name, one in used.items() if one.merges]
 
 
 # -- outputs of a partition ----------

@@ -11,8 +11,8 @@ from pydantic_core import ErrorDetails
 from treadle.primitives.result import is_storable
 
 from ..diagnostics.diagnostics import Path, did_you_mean, for_files, for_list, nearest, one_of, path_text
-from ..model import ErrorType, FunctionRef, Percentage, Reference, Template, WorkflowFile
-from ..model_base import Identifier
+from ..model import ErrorType, Percentage, Reference, Template, WorkflowFile
+from ..model_base import FunctionRef, Identifier
 from ..units import SIZE_UNITS, TOO_MUCH
 from .scalars import is_text
 from .schema_lookup import keys_at

@@ -240,6 +240,13 @@ class Segment(Struct, frozen=True, tag="segment"):
     reasons: tuple[str, ...] = ()
 
 
+def merged_objects(op: Op) -> list[str]:
+    """The objects that functions of the operation may change."""
+    calls = (getattr(op, name, None) for name in ("call", "uses", "finish"))
+    used = {name: one for call in calls if call is not None for name, one in call.objects.items()}
+    return [name for name, one in used.items() if one.merges]
+
+
 class BarrierNode(Struct, frozen=True, tag="barrier"):
     """A point in the graph with the same data as its input: a barrier, or a broadcast of an input with a single
     record."""

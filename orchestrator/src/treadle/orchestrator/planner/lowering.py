@@ -33,7 +33,7 @@ from treadle.dsl.model import (
     WorkStage,
 )
 from treadle.dsl.units import parse_percentage
-from treadle.executors.program import Discard, Keep, Sort, Tail, merged_objects
+from treadle.executors.program import Discard, Keep, Sort, Tail
 from treadle.primitives.errors import UsageError
 
 from ..plan.plan import (
@@ -50,6 +50,7 @@ from ..plan.plan import (
     Shipped,
     StateData,
     Tolerance,
+    merged_objects,
 )
 from .objects import apply_effects, require_objects
 from .outputs import output_of, writer_of

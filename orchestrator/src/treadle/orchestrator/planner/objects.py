@@ -15,9 +15,9 @@ from typing import Protocol
 from treadle.dsl.graph.objects import merged_in, used_objects
 from treadle.dsl.model import LoopStage, Object, Settings, Stage
 from treadle.dsl.templates import template_paths
-from treadle.executors.program import Call, ObjectState, UsedObject, Value, merged_objects
+from treadle.executors.program import Call, ObjectState, UsedObject, Value
 
-from ..plan.plan import OBJECTS, EffectsFeed, ItemsFeed, LoopData, NodeData, Shipped, StateData
+from ..plan.plan import OBJECTS, EffectsFeed, ItemsFeed, LoopData, NodeData, Shipped, StateData, merged_objects
 from .pipeline import Dataset, Pipeline
 from .planner import Planner
 

@@ -12,10 +12,10 @@ from weakref import WeakSet
 import msgspec
 from msgspec.structs import replace
 
-from treadle.executors.program import Outcome, merged_objects
+from treadle.executors.program import Outcome
 from treadle.primitives.errors import FailureClass, UsageError
 
-from ...plan.plan import CallsFeed, Graph, Segment
+from ...plan.plan import CallsFeed, Graph, Segment, merged_objects
 from ...run_store.run_files import Manifest
 from ...scheduler.instructions import Problem, Summary
 from ..driver_context.run_context import RunContext
