@@ -57,6 +57,17 @@ def test_objects_survive_a_driver_that_dies_around_a_write(
     assert not differences(wanted, found, base, run)
 
 
+@pytest.mark.parametrize("lost", range(5))
+def test_lost_state_and_lost_calls_are_made_once_more(
+    no_inline: None, sites: Callable[[int, bool], Site], lost: int
+) -> None:
+    """Of the first state, of both partitions of `a` with their calls, of the next state, and of `b`."""
+    used = {"uses": f"{MODULE}:each", "objects": ["log"], "with": {"names": ["log"], "only": []}}
+    count = {"type": "map", "input": {"range": 4, "partitions": 2}, **used}
+    document = document_with_objects({"a": count, "b": {**count, "input": "a", "needs": ["a"]}})
+    check_faults(Case(document), Faults((), {lost: "delete"}), sites(1, False))
+
+
 @pytest.mark.parametrize("action", ["raise", "kill"])
 def test_gang_counts_once(sites: Callable[[int, bool], Site], action: CallFault) -> None:
     gang = {"type": "map", "input": {"range": 4, "partitions": 2}, "uses": f"{MODULE}:each", "gang": 2}
