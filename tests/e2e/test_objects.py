@@ -48,6 +48,6 @@ def test_objects_count_once_when_a_worker_and_the_driver_die(here: Project) -> N
     assert done.returncode == 0, done.stderr
     attempts = [note for note in here.notes("killed.log") if note[0] == "start"]
     assert len(attempts) > COUNT, "an attempt was cut off after it had called the objects"
-    outputs = json.loads(here.treadle("result", "killed", "-o", "json").stdout)
+    outputs = json.loads(here.treadle("result", "killed").stdout)
     assert outputs == {"hits": 2 * COUNT - 6, "seen": list(range(COUNT))}
     assert here.records("killed", "last") == [2 * COUNT - 6] * 2
