@@ -9,7 +9,7 @@ from orchestrator.planner.test_planner import SOURCE, mapped, plan, segments
 from treadle.orchestrator.plan.plan import EffectsFeed, LoopNode, NodeData, Plan
 from treadle.orchestrator.planner.explain import explain
 
-HITS = {"objects": {"hits": {"type": "counter"}}, "outputs": {"hits": "${{ objects.hits }}"}}
+HITS: dict[str, Any] = {"objects": {"hits": {"type": "counter"}}, "outputs": {"hits": "${{ objects.hits }}"}}
 USES = {"objects": ["hits"]}
 
 

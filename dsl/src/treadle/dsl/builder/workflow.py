@@ -21,8 +21,8 @@ from treadle.primitives.errors import UsageError
 from ..expressions import Path
 from ..model import API_VERSION, Settings, Spec, Stage
 from ..model import Input as InputModel
-from ..model import Object as ObjectModel
 from ..normalise import as_written
+from ..object_model import Object as ObjectModel
 from ..triggers import Trigger
 from .conversion import boundaries, condition, data, function, is_data, state, template, validated
 from .formats import Files, LiteralData, given

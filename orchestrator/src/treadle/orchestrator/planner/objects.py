@@ -13,7 +13,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from treadle.dsl.graph.objects import merged_in, used_objects
-from treadle.dsl.model import LoopStage, Object, Settings, Stage
+from treadle.dsl.model import LoopStage, Settings, Stage
+from treadle.dsl.object_model import Object
 from treadle.dsl.templates import template_paths
 from treadle.executors.program import Call, ObjectState, UsedObject, Value
 
