@@ -18,5 +18,5 @@ def run(folder: Path, program: str, *arguments: str) -> subprocess.CompletedProc
 def output(folder: Path, program: str) -> list[str]:
     """Return the lines that a program prints. It must succeed, and print no error."""
     done = run(folder, program)
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return done.stdout.splitlines()

@@ -157,3 +157,38 @@ def test_killed_waiter_does_not_block_notify_and_breaks_a_barrier(tmp_path: Path
             print("broken", barrier.broken)
     """
     assert output(tmp_path, HOLD + program) == ["notified True", "broken True"]
+
+
+def test_calls_and_results_raise_when_the_keeper_is_killed(tmp_path: Path) -> None:
+    program = """
+        from treadle.primitives.objects import ObjectLost
+
+        def wait(lock, end):
+            end.send("begun")
+            try:
+                lock.acquire()
+            except ObjectLost:
+                end.send("lost")
+
+        lock, (mine, other) = multiprocessing.Lock(), multiprocessing.Pipe()
+        lock.acquire()
+        process = multiprocessing.Process(target=wait, args=(lock, other))
+        process.start()
+        mine.recv()
+        pool = multiprocessing.Pool(2)
+        results = [pool.apply_async(time.sleep, (600,)), pool.map_async(time.sleep, [600] * 9)]
+        lazy = pool.imap(time.sleep, [600] * 9)
+        for child in open("/proc/thread-self/children").read().split():
+            if "keeper_process" in open(f"/proc/{child}/cmdline").read():
+                os.kill(int(child), signal.SIGKILL)
+        for wait in (lock.release, mine.recv, results[0].get, results[1].get, lazy.next):
+            try:
+                print(wait(), end=" ")
+            except ObjectLost:
+                print("lost", end=" ")
+        process.join()
+        pool.terminate()
+        pool.join()
+        print(process.exitcode)
+    """
+    assert output(tmp_path, HOLD + program) == ["lost lost lost lost lost 0"]

@@ -11,12 +11,14 @@ import multiprocessing.pool
 import multiprocessing.queues
 import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from treadle.primitives.objects import Handle, ObjectMissing
+from treadle.primitives.errors import TreadleError
+from treadle.primitives.objects import Handle, ObjectLost, ObjectMissing
 
 from .by_value import dumps, loads
 from .errors import WorkerLost
@@ -40,14 +42,14 @@ class WorkerSide:
         """Wait for a task; None: end."""
         try:
             body = self._tasks.take()
-        except ObjectMissing:  # the pool is terminated
+        except (ObjectLost, ObjectMissing):  # the pool is terminated
             return None
         self._file = body if isinstance(body, str) else ""
         return None if body is None else loads(unpacked(body, keep=True))
 
     def put(self, result: tuple[Any, int, Any]) -> None:
         body = packed(dumps(result))
-        with contextlib.suppress(ObjectMissing):
+        with contextlib.suppress(ObjectLost, ObjectMissing):
             self._tasks.finish(result[:2], body)
         if self._file:
             os.unlink(self._file)
@@ -57,8 +59,9 @@ class WorkerSide:
 class PoolSide(WorkerSide):
     """The queues as the pool sees them. `put` is that of its second queue: a sentinel for the thread of results."""
 
-    def __init__(self, tasks: Handle[PoolTasks]) -> None:
+    def __init__(self, tasks: Handle[PoolTasks], pool: Pool) -> None:
         super().__init__(tasks)
+        self._pool = weakref.ref(pool)
         self._collected: deque[tuple[Any, Packed | None]] = deque()
 
     def __reduce__(self) -> Any:
@@ -66,29 +69,43 @@ class PoolSide(WorkerSide):
 
     def add(self, task: tuple[Any, ...] | None) -> None:
         """Add a task for the workers; None lets one of them end."""
-        self._tasks.add(task and task[:2], task and packed(dumps(task)))
+        if task is not None:
+            self._tasks.add(task[:2], packed(dumps(task)))
+        else:
+            with contextlib.suppress(TreadleError):
+                self._tasks.add(None, None)
 
     def put(self, result: None) -> None:  # type: ignore[override]  # noqa: ARG002
         """Let `collect` return None."""
-        self._tasks.finish(None, None)
+        with contextlib.suppress(TreadleError):
+            self._tasks.finish(None, None)
 
     def collect(self) -> Any:
         """Wait for a result. A task whose worker died has WorkerLost as its result."""
         if not self._collected:
-            self._collected.extend(self._tasks.collect())
+            try:
+                self._collected.extend(self._tasks.collect())
+            except TreadleError as error:  # the keeper has ended
+                if (pool := self._pool()) is not None:
+                    pool._fail(error)
+                raise EOFError from error
         key, body = self._collected.popleft()
         if key is not None and body is None:
             text = "the worker process ended while it ran the task, which may have taken effect"
             lost = WorkerLost(text, "Use Pool(treadle_retries=1) for tasks that may run again.")
             return (*key, (False, lost))
-        return None if body is None else loads(unpacked(body))
+        try:
+            return None if body is None else loads(unpacked(body))
+        except Exception as error:  # noqa: BLE001  of the class of the result
+            return (*key, (False, error))
 
     def close(self) -> None:
-        with contextlib.suppress(ObjectMissing):
+        with contextlib.suppress(TreadleError):
             self._tasks.close()
 
     def drop(self) -> None:
-        drop(self._tasks)
+        with contextlib.suppress(TreadleError):
+            drop(self._tasks)
 
 
 class _PoolContext:
@@ -120,9 +137,20 @@ class Pool(multiprocessing.pool.Pool):
         super().__init__(processes, initializer, initargs, maxtasksperchild, of)
 
     def _setup_queues(self) -> None:
-        side = PoolSide(new(PoolTasks, self._retries, _QUEUED))
+        side = PoolSide(new(PoolTasks, self._retries, _QUEUED), self)
         self._inqueue = self._outqueue = side
         self._quick_put, self._quick_get = side.add, side.collect
+
+    def _fail(self, error: BaseException) -> None:
+        """All results are lost: end the pool, and raise the error from each."""
+        self.terminate()
+        for job in list(self._cache.values()):  # type: ignore[attr-defined]
+            if isinstance(job, multiprocessing.pool.IMapIterator):
+                job._items.append((False, error))  # type: ignore[attr-defined]
+                job._set_length(job._index)  # type: ignore[attr-defined]
+            else:
+                job._number_left = 1
+                job._set(0, (False, error))
 
     def _get_sentinels(self) -> list[Any]:
         return [self._change_notifier._reader]  # type: ignore[attr-defined]
