@@ -37,12 +37,14 @@ from treadle.dsl.model import (
     WorkBase,
     WorkflowStage,
 )
+from treadle.dsl.object_model import Object
 
 PAGE = (ROOT / "docs" / "dsl.md").read_text("utf-8")
 HEAD = "| key | type | default | meaning | example |\n|---|---|---|---|---|\n"
 MODELS: dict[str, tuple[type[BaseModel], type[BaseModel] | None]] = {
     "Document": (Spec, None),
     "Inputs": (Input, None),
+    "Objects": (Object, None),
     "Settings of every stage": (StageBase, None),
     "Settings of work stages": (WorkBase, StageBase),
     "Retry": (Retry, None),
@@ -129,7 +131,7 @@ def made(heading: str, key: str, value: Any) -> Any:
     model, _ = MODELS[heading]
     required = {name: TABLES[heading][name][3] for name, field in fields(heading).items() if field.is_required()}
     document = {name: written(example) for name, example in required.items()}
-    if "type" in model.model_fields:
+    if "type" in model.model_fields and model is not Object:
         document = {"type": heading.lower(), **document}
     found = model.model_validate({**document, key: value})
     return {field.alias or name: getattr(found, name) for name, field in model.model_fields.items()}[key]

@@ -134,7 +134,7 @@ ASIDE: dict[str, Any] = {
     "backups": False,
 }
 """Keys that do not change results."""
-ELSEWHERE = {"type", "output", "idempotent", "failed_items"}
+ELSEWHERE = {"type", "output", "idempotent", "failed_items", "objects"}
 """Keys that make another stage, or one that is not cached."""
 WORKING: tuple[dict[str, Any], ...] = (PAIR, GROUPS, SHIP, WHOLE, FOLD)
 
