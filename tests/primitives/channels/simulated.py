@@ -11,12 +11,14 @@ from functools import partial
 from random import Random
 from typing import Any, Generic, TypeVar
 
+import msgspec
+
 from treadle.primitives.channels.messages import DATA, Message, Payload
 from treadle.primitives.channels.protocols.collective import CollectiveMachine
 from treadle.primitives.channels.protocols.membership import Send, advance
 from treadle.primitives.coordinator import Coordinator, Timing
 from treadle.primitives.coordinator import SendToConnection as Post
-from treadle.primitives.coordinator.messages import Bye, Hello, Join, View
+from treadle.primitives.coordinator.messages import Bye, FromMember, Hello, Join, View
 from treadle.primitives.errors import TreadleError
 
 M = TypeVar("M", bound=CollectiveMachine)
@@ -44,8 +46,11 @@ class Sim(Generic[M]):
 class Network(Generic[M]):
     """A network with possible actions `actions()`. A schedule is a sequence of choices among them."""
 
-    def __init__(self, make: Callable[[str], M], program: Callable[[Network[M], Sim[M]], Program]) -> None:
-        self._make, self._program = make, program
+    def __init__(
+        self, make: Callable[[str], M], program: Callable[[Network[M], Sim[M]], Program], near: bool = False
+    ) -> None:
+        """`near`: members know only the seats next to their own."""
+        self._make, self._program, self._near = make, program, near
         self.coordinator = Coordinator(timing=Timing(lease=1e9, grace=1.0, spacing=0.0))
         self.now = 0.0
         self.members: dict[str, Sim[M]] = {}
@@ -53,6 +58,8 @@ class Network(Generic[M]):
         self.views: dict[str, deque[View]] = {}
         self.counts: Counter[str] = Counter()
         self.lost: list[str] = []
+        self.ended: set[str] = set()
+        """Members whose user has left at a point of the schedule, perhaps within a call."""
 
     # -- possible actions ----------
 
@@ -63,7 +70,7 @@ class Network(Generic[M]):
         self.members[name], self.views[name] = sim, deque()
         self._post(self.coordinator.connected(number, self.now))
         self._post(self.coordinator.received(number, Hello(name, ""), self.now))
-        self._post(self.coordinator.received(number, Join(CHANNEL, parties, fan_out, role), self.now))
+        self._post(self.coordinator.received(number, Join(CHANNEL, parties, fan_out, role, near=self._near), self.now))
         self._tick()
         return sim
 
@@ -81,11 +88,11 @@ class Network(Generic[M]):
         yield begin
         yield lambda: sim.machine.left or None
         sim.gone, sim.poll = True, None
-        self._post(self.coordinator.received(sim.connection, Bye(), self.now))
-        self._tick()
+        self.say(sim, Bye())
 
     def end(self, sim: Sim[M]) -> None:
         """The user leaves, at any point."""
+        self.ended.add(sim.name)
         if sim.poll is not None:
             sim.program = self.leave(sim)
             self._advance(sim, None)
@@ -164,13 +171,30 @@ class Network(Generic[M]):
         sim = self.members[target]
         if not sim.gone:
             self.send(sim, sim.machine.message(source, message))
+            self._catch_up(sim)
         return True
 
     def _view(self, name: str) -> bool:
         view, sim = self.views[name].popleft(), self.members[name]
         if not sim.gone and (roster := advance(sim.machine.roster, view)) is not None:
             self.send(sim, sim.machine.view(roster))
+            self._catch_up(sim)
         return True
+
+    def _catch_up(self, sim: Sim[M]) -> None:
+        machine = sim.machine
+        if machine.behind:
+            machine.behind = False
+            again = Join(
+                CHANNEL, 1, machine.roster.fan_out, "", machine.epoch, machine.roster.seat(sim.name), self._near
+            )
+            self.counts["joins"] += 1
+            self.say(sim, again)
+
+    def say(self, sim: Sim[M], message: FromMember) -> None:
+        """The member sends a message to the coordinator."""
+        self._post(self.coordinator.received(sim.connection, message, self.now))
+        self._tick()
 
     def _look(self, sim: Sim[M]) -> bool:
         """Returns whether the user could continue."""
@@ -198,6 +222,7 @@ class Network(Generic[M]):
         names = {sim.connection: name for name, sim in self.members.items()}
         for instruction in instructions:
             if isinstance(instruction, Post) and isinstance(instruction.message, View):
+                self.counts.update({"views": 1, "bytes": len(msgspec.msgpack.encode(instruction.message))})
                 self.views[names[instruction.connection]].append(instruction.message)
 
     def _tick(self) -> None:

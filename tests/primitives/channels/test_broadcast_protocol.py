@@ -14,6 +14,7 @@ from treadle.primitives.channels import MemberLost
 from treadle.primitives.channels.messages import Cast
 from treadle.primitives.channels.protocols.broadcast import BroadcastMachine
 
+pytestmark = pytest.mark.usefixtures("few")
 Net = Network[BroadcastMachine]
 
 
@@ -71,7 +72,7 @@ def receive(net: Net, sim: Sim[BroadcastMachine], mine: list[str], *, wait: bool
 
 
 def network(log: Log, members: int, sends: int, fan_out: int = 2) -> Net:
-    net: Net = Network(lambda name: BroadcastMachine("c", name), talk(log, sends))  # type: ignore[arg-type]
+    net: Net = Network(lambda name: BroadcastMachine("c", name), talk(log, sends), near=True)  # type: ignore[arg-type]
     for sim in [net.join(members, fan_out) for _ in range(members)]:
         net.start(sim)
     return net
@@ -177,7 +178,7 @@ def receive_all(count: int, early: Collection[int]) -> Callable[[Net, Sim[Broadc
 def test_no_member_misses_a_value_when_several_leave_at_once(
     members: int, fan_out: int, count: int, early: set[int], seed: int
 ) -> None:
-    net: Net = Network(lambda name: BroadcastMachine("c", name), receive_all(count, early))
+    net: Net = Network(lambda name: BroadcastMachine("c", name), receive_all(count, early), near=True)
     for sim in [net.join(members, fan_out) for _ in range(members)]:
         net.start(sim)
     net.race(seed)
@@ -195,7 +196,7 @@ def test_loss_is_reported_once_to_every_waiting_member(lost: int) -> None:
             except MemberLost as error:
                 told.append((sim.name, error.lost))
 
-    net: Net = Network(lambda name: BroadcastMachine("c", name), program)
+    net: Net = Network(lambda name: BroadcastMachine("c", name), program, near=True)
     for sim in [net.join(7) for _ in range(7)]:
         net.start(sim)
     net.drain()

@@ -107,7 +107,8 @@ class _Room:
 
         hall.epoch += 1
         ranks = sorted(hall.machines, key=lambda rank: hall.seats[rank])
-        roster = Roster(hall.epoch, tuple(Seat(self.member(rank), "") for rank in ranks), hall.fan_out)
+        seats = {seat: Seat(self.member(rank), "") for seat, rank in enumerate(ranks)}
+        roster = Roster(hall.epoch, seats, hall.fan_out)
         for rank in ranks:
             self.deliver(rank, hall.machines[rank].view(roster))
 

@@ -25,6 +25,8 @@ class CollectiveChannel(Generic[M]):
     """A channel that joins at its first use or on entry of `with`, and leaves when it is closed."""
 
     _what = _role = ""
+    _near = True
+    """Its members need to know only their neighbours in the tree."""
     _machine_of: type[M]
 
     def __init__(
@@ -49,7 +51,7 @@ class CollectiveChannel(Generic[M]):
         self._key = f"{gang.name}/{self._what}/{name}"
         self._on_loss = on_loss
         self._machine = self._new_machine()
-        self._join = Join(self._key, parties or gang.size, fan_out, self._role, seat=self._seat(gang))
+        self._join = Join(self._key, parties or gang.size, fan_out, self._role, seat=self._seat(gang), near=self._near)
         self._open = False
 
     def _seat(self, gang: Gang) -> int:

@@ -69,6 +69,7 @@ class ShuffleChannel(CollectiveChannel[ShuffleMachine]):
     """Each producer sends each consumer the records whose hash selects the consumer."""
 
     _what = "shuffle"
+    _near = False
     _machine_of = ShuffleMachine
 
     def __init__(

@@ -42,7 +42,7 @@ from .io.coordinator_client import CoordinatorClient
 from .io.payloads import ValueCodec
 from .io.peer_routes import Roads
 from .io.socket_loop import Late, SocketLoop
-from .messages import DATA, Message
+from .messages import DATA, Message, Moved
 from .protocols.collective import CollectiveMachine
 from .protocols.membership import Send, advance
 
@@ -284,16 +284,20 @@ class Member:
 
     def _joins_again(self, joined: Joined) -> Join:
         old, roster = joined.join, joined.machine.roster
-        seat = roster.members.index(self.name) if self.name in roster.members else -1 if roster.epoch else old.seat
-        return Join(old.channel, old.parties, old.fan_out, old.role, roster.epoch, seat)
+        seat = roster.seat(self.name) if roster.epoch else old.seat
+        return Join(old.channel, old.parties, old.fan_out, old.role, roster.epoch, seat, old.near)
 
     def _relay(self, member: str, body: bytes) -> None:
         self._uplink.send(Relay(member, body))
 
     def _on_letter(self, sender: str, message: Message) -> None:
         joined = self._channels.get(message.channel)
-        if joined is not None and (sends := joined.machine.message(sender, message)):
+        if joined is None:
+            return
+        if sends := joined.machine.message(sender, message):
             self.send(sends)
+        if type(message) is Moved:
+            self._moved(joined)
 
     def _on_message(self, message: ToMember) -> None:
         if isinstance(message, View):
@@ -313,13 +317,21 @@ class Member:
         joined = self._channels.get(view.channel)
         if joined is None or (roster := advance(joined.machine.roster, view)) is None:
             return
-        for seat in roster.seats:
+        for seat in roster.seats.values():
             self._roads.know(seat.member, self._addresses(seat))
+        self.send(joined.machine.view(roster))
+        self._moved(joined)
+
+    def _moved(self, joined: Joined) -> None:
+        """The channel has another view, or this member has missed one."""
+        if joined.machine.behind:
+            joined.machine.behind = False
+            self._uplink.send(self._joins_again(joined))
+        roster = joined.machine.roster
         for member in roster.lost:
             if member not in roster.members:
                 self._roads.lose(member)
         joined.open = self.name not in roster.lost  # otherwise the other members continue without it
-        self.send(joined.machine.view(roster))
 
     def _addresses(self, seat: Seat) -> tuple[str, ...]:
         """The addresses at which this member dials another one, the best first."""

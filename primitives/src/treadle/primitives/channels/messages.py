@@ -155,6 +155,16 @@ class Noted(Said, frozen=True, tag=13):
     """The answer to `Leaving`."""
 
 
+class Moved(Said, frozen=True, tag=15):
+    """To all neighbours in turn: the channel has this epoch. It changes nothing next to members whose seats are not in
+    `told`; those get a view from the coordinator.
+    """
+
+    previous: int
+    told: tuple[int, ...]
+    lost: tuple[str, ...]
+
+
 Message = (
     Cast
     | Have
@@ -170,6 +180,7 @@ Message = (
     | Got
     | Leaving
     | Noted
+    | Moved
 )
 DATA = frozenset((Cast, Partial, RoundResult, Pieces))
 

@@ -9,6 +9,9 @@
 
 A member that has the previous view gets only the difference; other members get a whole view (`since` 0). A connected
 member that has not yet reported its last view gets none.
+
+In a channel of `near` members a view has the seats next to the member's own. After few changes, only the members next
+to them get a view; they pass its epoch on along the tree. A member that has missed an epoch joins again.
 """
 
 from __future__ import annotations
@@ -18,10 +21,13 @@ from collections import deque
 from msgspec import Struct
 from msgspec.structs import replace
 
+from . import tree
 from .component import GREATEST_EPOCH, CoordinatorLimits, Epochs, Post, Timing, check
 from .messages import Join, Seat, SeatChange, View
 from .tree import Tree
 
+_FEW = 4
+"""A view goes to the members next to the changes if the channel has more than so many times their number."""
 _LOSSES = 10_000
 """Losses that a channel remembers, for members that missed a view."""
 
@@ -42,13 +48,16 @@ class _Place(Struct):
 
 class _Channel:
     def __init__(self, join: Join) -> None:
-        self.name, self.fan_out, self.parties = join.channel, join.fan_out, join.parties
+        self.name, self.fan_out, self.parties, self.near = join.channel, join.fan_out, join.parties, join.near
         self.places: dict[str, _Place] = {}
         self.tree = Tree()
         self.epoch = 0
         self.settles_at: float | None = None
         self.next_view_at = 0.0
         self._seats: list[Seat] = []
+        self._previous = 0
+        self._told: tuple[int, ...] = ()
+        """See `View`."""
         self._lost: list[str] = []
         self._losses: deque[tuple[int, str]] = deque(maxlen=_LOSSES)
 
@@ -68,20 +77,32 @@ class _Channel:
 
     def renew(self, epochs: Epochs) -> list[tuple[str, View]]:
         """Return the next view of each member that needs one."""
-        before, changes = self.epoch, self._changes()
+        before, end, changes = self.epoch, len(self._seats), self._changes()
+        beside = self._beside(changes) if self.near else set()
         if changes or self._lost or not self.epoch:
-            self.epoch = epochs.next()
+            self._previous, self.epoch = before, epochs.next()
             self._losses.extend((self.epoch, name) for name in self._lost)
+            few = self.near and before > 0 and len(self.places) > _FEW * len(beside)
+            moved = range(len(self._seats), end)  # former seats of members that moved
+            self._told = (*sorted(beside), *moved) if few else ()
         lost, self._lost = tuple(self._lost), []
-        difference = View(self.name, self.epoch, before, changes, self.fan_out, lost)
-        wholes: dict[tuple[str, ...], View] = {}
+        difference = View(self.name, self.epoch, before, () if self.near else changes, self.fan_out, lost, before)
+        wholes: dict[int, View] = {}
         views = []
-        for name in self.tree:
+        for seat, name in enumerate(self.tree):
             place = self.places[name]
-            if place.held not in (None, self.epoch):
-                views.append((name, difference if place.held == before else self._whole(place.since, wholes)))
-                place.held = place.sent = place.since = self.epoch
+            if place.held in (None, self.epoch):
+                continue
+            if place.held != before or seat in beside:
+                views.append((name, self._near(seat, place.since) if self.near else self._whole(place.since, wholes)))
+            elif not self._told:
+                views.append((name, difference))
+            place.held = place.sent = place.since = self.epoch
         return views
+
+    def _beside(self, changes: tuple[SeatChange, ...]) -> set[int]:
+        """The seats next to changed ones, and these themselves."""
+        return {seat for change in changes for seat in tree.beside(change.seat, self.fan_out, len(self._seats))}
 
     def _changes(self) -> tuple[SeatChange, ...]:
         """Settle the tree, and return the changes of seats since the last view."""
@@ -101,13 +122,21 @@ class _Channel:
             changes.append(SeatChange(size, None))
         return tuple(changes)
 
-    def _whole(self, since: int, known: dict[tuple[str, ...], View]) -> View:
+    def _whole(self, since: int, known: dict[int, View]) -> View:
         """Return the whole view, for a member that lacks the previous one. Most such members need the same view."""
-        lost = tuple(name for epoch, name in self._losses if epoch > since) if since else ()
-        if lost not in known:
+        if since not in known:
             changes = tuple(SeatChange(seat, occupant) for seat, occupant in enumerate(self._seats))
-            known[lost] = View(self.name, self.epoch, 0, changes, self.fan_out, lost)
-        return known[lost]
+            known[since] = View(self.name, self.epoch, 0, changes, self.fan_out, self._lost_after(since), since)
+        return known[since]
+
+    def _near(self, seat: int, since: int) -> View:
+        """Return the part of the view that the member of this seat needs."""
+        near = sorted(tree.beside(seat, self.fan_out, len(self._seats)))
+        changes, lost = tuple(SeatChange(one, self._seats[one]) for one in near), self._lost_after(since)
+        return View(self.name, self.epoch, 0, changes, self.fan_out, lost, since, self._previous, self._told)
+
+    def _lost_after(self, epoch: int) -> tuple[str, ...]:
+        return tuple(name for lost_in, name in self._losses if lost_in > epoch) if epoch else ()
 
 
 class Channels:
@@ -147,6 +176,7 @@ class Channels:
         check(0 < join.parties <= limits.parties, name, f"parties must be 1 to {limits.parties}")
         check(0 <= join.epoch < GREATEST_EPOCH, name, "no coordinator gave this epoch")
         check(channel is None or channel.fan_out == join.fan_out, name, "its fan-out is another")
+        check(channel is None or channel.near == join.near, name, "its members know other seats")
         joined = self._of.get(member, ())
         check(name in joined or len(joined) < limits.channels, name, f"more than {limits.channels} channels")
 
@@ -162,6 +192,8 @@ class Channels:
         if place.held is None:  # after a reconnect; over one connection, the coordinator knows which view it sent
             place.since = join.epoch
             place.held = join.epoch if join.epoch <= place.sent else 0
+        elif join.epoch < place.held:  # it has missed an epoch
+            place.since, place.held = join.epoch, 0
         if seat != place.seat or join.epoch > channel.epoch:
             place.seat = seat
             channel.tree.touch(member.member)

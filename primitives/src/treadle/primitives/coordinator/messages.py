@@ -45,6 +45,8 @@ class Join(Struct, frozen=True, tag="join"):
     """Epoch of the last view seen; 0: a new member."""
     seat: int = -1
     """The member's seat in that view; the seat that a new member would like to have. -1: none."""
+    near: bool = False
+    """The member needs to know only the seats next to its own. The first member to join decides."""
 
 
 class Leave(Struct, frozen=True, tag="leave"):
@@ -150,7 +152,8 @@ class SeatChange(Struct, frozen=True, array_like=True):
 class View(Struct, frozen=True, tag="view"):
     """The members of a channel from now on: every view of a channel has a higher epoch than the one before.
 
-    The changes apply to the view of epoch `since`; with `since` 0 to an empty view.
+    The changes apply to the view of epoch `since`; with `since` 0 to an empty view. In a channel of `near` members they
+    are the member's own seat, its parent's and its children's.
     """
 
     channel: str
@@ -160,6 +163,13 @@ class View(Struct, frozen=True, tag="view"):
     fan_out: int
     lost: tuple[str, ...] = ()
     """Members lost since that view; members that left in good order are not named."""
+    before: int = 0
+    """Epoch from which `lost` counts. A member with an older view has missed one, and joins again."""
+    previous: int = 0
+    """Epoch of the channel's view before this one."""
+    told: tuple[int, ...] = ()
+    """The seats, now or before, of the members that get this view from the coordinator and pass it on to the others;
+    empty: all do."""
 
 
 class Refused(Struct, frozen=True, tag="refused"):

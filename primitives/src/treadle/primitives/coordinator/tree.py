@@ -21,6 +21,13 @@ def children(seat: int, fan_out: int, size: int) -> range:
     return range(min(first, size), min(first + fan_out, size))
 
 
+def beside(seat: int, fan_out: int, size: int) -> set[int]:
+    """Return this seat, its parent and its children, as far as a tree of `size` seats has them."""
+    above = parent(seat, fan_out)
+    found = {seat, *children(seat, fan_out, size)} | ({above} if above is not None else set())
+    return {one for one in found if one < size}
+
+
 def depth(size: int, fan_out: int) -> int:
     """Return the number of steps from the root to the deepest of `size` seats."""
     steps, seat = 0, size - 1

@@ -64,12 +64,12 @@ class BroadcastMachine(CollectiveMachine):
     @property
     def unstable(self) -> int:
         """Number of own values that not all members have received."""
-        return self._have.get(self._name, 0) - self._stable.get(self._name, 0) if len(self.roster.seats) > 1 else 0
+        return self._have.get(self._name, 0) - self._stable.get(self._name, 0) if self.neighbours else 0
 
     @property
     def left(self) -> bool:
         """Return whether neighbours have all values of this member, and all its blocks are mapped."""
-        if len(self.roster.seats) <= 1:
+        if not self.neighbours:
             return True
         asked = self._synced.issuperset(self.neighbours)
         return super().left and asked and not any(c.payload.slice and c.sender == self._name for c in self._log)
@@ -121,15 +121,14 @@ class BroadcastMachine(CollectiveMachine):
     def _moved(self, before: Roster) -> list[Send]:
         if not before.epoch:
             self._name = f"{self.me}@{self.epoch:x}"
-        old = set(before.members)
         self._synced &= set(self.neighbours)
         sends: list[Send] = []
         for member in self.neighbours:
             if member in self._synced:
                 continue
-            if before.epoch and member in old:
+            if before.epoch:
                 sends.append(self._ask(member))
-            else:  # one of the two has just joined and has no values
+            else:  # this member has just joined and has no values
                 self._synced.add(member)
                 sends += [Send(member, self._passed_on(cast)) for cast in self._log]
         self._subtree.clear()

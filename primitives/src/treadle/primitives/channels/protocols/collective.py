@@ -12,14 +12,15 @@ reach a member that leaves later, or one that remains.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from typing import Literal
 
 from ..errors import MemberLost
-from ..messages import Leaving, Message, Noted, Payload, Standing
+from ..messages import Leaving, Message, Moved, Noted, Payload, Standing
 from .membership import NOBODY, Roster, Send, to_all
 
 OnLoss = Literal["fail", "go on"]
+_REMEMBERED = 10_000
 
 
 class CollectiveMachine:
@@ -40,12 +41,29 @@ class CollectiveMachine:
         """Own blocks that all members have mapped; the shell frees them."""
         self._early: list[tuple[str, Message]] = []
         self._untold: list[str] = []
+        self.behind = False
+        """This member has missed a view. The shell resets it and joins again, which brings the present one."""
+        self._losses: deque[tuple[int, str]] = deque(maxlen=_REMEMBERED)
+        """Lost members, with the epoch in which this member was informed."""
         self._leaving = False
         self._unnoted: Counter[str] = Counter()
         """Maps a member to its number of unanswered `Leaving` messages in this view."""
 
     def view(self, roster: Roster) -> list[Send]:
-        """Enter a newer view."""
+        """Enter a newer view, or ask for it (`behind`) after one that this member has missed."""
+        return [] if self._missed(roster.before) else self._enter_view(roster)
+
+    def _missed(self, before: int) -> bool:
+        """Return whether this member lacks the view of epoch `before`."""
+        missed = 0 < self.epoch < before
+        self.behind = self.behind or missed
+        return missed
+
+    def _enter_view(self, roster: Roster, source: str = "") -> list[Send]:
+        """`source`: the member that has passed it on."""
+        known = {name for epoch, name in self._losses if epoch > roster.before}
+        roster = roster._replace(lost=tuple(name for name in roster.lost if name not in known))
+        self._losses.extend((roster.epoch, name) for name in roster.lost)
         before, self.roster, self.epoch = self.roster, roster, roster.epoch
         self.joined = self.joined or roster.epoch
         self.parent, self.children = roster.parent(self.me), roster.children(self.me)
@@ -53,14 +71,33 @@ class CollectiveMachine:
         if before.epoch:
             self._untold += roster.lost
         self._unnoted.clear()
-        sends = self._moved(before) + self._confide()
+        sends = self._pass_on(source) + self._moved(before) + self._confide()
         early, self._early = self._early, []
         for sender, message in early:
             sends += self.message(sender, message)
         return sends
 
+    def _pass_on(self, source: str) -> list[Send]:
+        """Tell the other neighbours of the epoch, unless the coordinator tells everybody."""
+        roster = self.roster
+        if not roster.told:
+            return []
+        moved = Moved(self.channel, roster.epoch, roster.previous, roster.told, roster.lost)
+        return to_all((member for member in self.neighbours if member != source), moved)
+
+    def _on_moved(self, source: str, moved: Moved) -> list[Send]:
+        """Adopt an epoch that changes nothing next to this member."""
+        epoch, previous, old = moved.epoch, moved.previous, self.roster
+        if epoch <= self.epoch or self._missed(previous) or old.seat(self.me) in moved.told:
+            return []
+        return self._enter_view(
+            Roster(epoch, old.seats, old.fan_out, moved.lost, previous, previous, moved.told), source
+        )
+
     def message(self, sender: str, message: Message) -> list[Send]:
         """Handle a message from another member."""
+        if isinstance(message, Moved) and self.epoch:
+            return self._on_moved(sender, message)
         if message.epoch > self.epoch:
             self._early.append((sender, message))
             return []

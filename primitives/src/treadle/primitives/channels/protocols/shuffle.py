@@ -188,7 +188,7 @@ def role_of(rank: int, role: str) -> str:
 
 
 def _make_plan(roster: Roster, first: int) -> ShufflePlan:
-    ranked = sorted((seat.role.partition("/")[0], place, seat) for place, seat in enumerate(roster.seats))
+    ranked = sorted((seat.role.partition("/")[0], place, seat) for place, seat in roster.seats.items())
     seats = [seat for _, _, seat in ranked]
     producers = tuple(seat.member for seat in seats if not seat.role.endswith("consumer"))
     consumers = tuple(seat.member for seat in seats if not seat.role.endswith("producer"))
