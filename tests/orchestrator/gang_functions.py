@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from treadle.executors import Context
 from treadle.primitives.channels import Barrier, BroadcastChannel, MemberLost, ReduceChannel, ShuffleChannel
 
@@ -58,6 +60,16 @@ def waits_for_word(records: Iterator[int], *, folder: str, context: Context) -> 
     while not Path(folder, "go").exists():
         time.sleep(0.02)
     return counted(records, folder=folder, context=context)
+
+
+def sums_arrays(records: Iterator[int], *, size: int, rounds: int) -> float:
+    """Reduces an array of `size` floats in each round. Returns the sum of one element at the root."""
+    mine, total = np.full(size, float(sum(records) + 1)), 0.0
+    with ReduceChannel("arrays", np.add) as channel:
+        for _ in range(rounds):
+            found = channel.reduce(mine)
+            total += 0.0 if found is None else float(found[-1])
+    return total
 
 
 def dies_first(records: Iterator[int], *, folder: str, context: Context) -> int:

@@ -24,12 +24,13 @@ from treadle.client.testing import Engine, EngineFailure, EngineResult
 from treadle.client.testing.harness import Harness
 from treadle.client.testing.strategies import Case
 from treadle.dsl.model import Spec
-from treadle.orchestrator.dispatcher.decisions.gang_hosts import HostRoom, shares
+from treadle.orchestrator.dispatcher.decisions.gang_hosts import FAN_OUT, HostRoom, by_subtrees, shares
 from treadle.orchestrator.dispatcher.driver_context.run_context import Lender, Lending
 from treadle.orchestrator.dispatcher.ledger.ledger import Failed, read
 from treadle.orchestrator.dispatcher.lending import borrowed_slots
 from treadle.orchestrator.dispatcher.lending.slot_lender import SlotLender
 from treadle.primitives.channels.gang import CHANNELS
+from treadle.primitives.coordinator.tree import parent
 from treadle.primitives.stores.shared_memory import SHARED_MEMORY
 from treadle.primitives.stores.store import Store
 
@@ -243,3 +244,38 @@ def test_shares_are_idle_slots_of_few_hosts_with_this_host_first() -> None:
     assert shares(10, hosts, "here") == {"here": 2, "b": 8}  # it waits for slots of two hosts, not of three
     assert shares(14, hosts, "here") == {"here": 2, "b": 8, "a": 4}
     assert shares(15, hosts, "here") is None
+
+
+@pytest.mark.parametrize(("size", "hosts"), [(4, 2), (8, 2), (16, 2), (64, 4), (100, 3)])
+def test_ranks_of_a_host_are_connected_in_the_tree(size: int, hosts: int) -> None:
+    order = by_subtrees(size)
+    assert sorted(order) == list(range(size))
+    host_of = {rank: place * hosts // size for place, rank in enumerate(order)}
+    links = [(rank, parent(rank, FAN_OUT)) for rank in range(1, size)]
+    between = sum(host_of[rank] != host_of[above] for rank, above in links if above is not None)
+    consecutive = sum(rank * hosts // size != above * hosts // size for rank, above in links if above is not None)
+    assert between <= 3 * (hosts - 1)
+    assert between < consecutive
+    assert host_of[0] == 0
+
+
+def test_reduce_sends_one_partial_result_from_another_host(tmp_path: Path) -> None:
+    """Two hosts with two members each. The link counts the bytes."""
+    if reason := namespaces.unsupported():
+        pytest.skip(reason)
+    size, rounds = 1_000_000, 4
+    with (
+        namespaces.two_hosts() as (left, right),
+        drivers(tmp_path, 2, f"tls://{left.address}:0", left.entered) as made,
+    ):
+        made.host("right", f"tls://{right.address}:0", right.popen)
+        given = {"with": {"size": size // 8, "rounds": rounds}}
+        before = sent_by(right)
+        found = made.run(spec(sum=gang("sums_arrays", {"range": 4, "partitions": 4}, gang=4, **given)), "sums")
+        assert values(found, "sum") == [[10.0 * rounds], [0.0], [0.0], [0.0]]
+        assert rounds * size < sent_by(right) - before < 1.5 * rounds * size
+
+
+def sent_by(host: namespaces.Host) -> int:
+    """Bytes that the host has sent over its link."""
+    return int(host.run("cat", "/sys/class/net/eth0/statistics/tx_bytes"))

@@ -23,7 +23,7 @@ from treadle.primitives.channels.gang import Gang, MeetingPlace
 from treadle.primitives.errors import FailureClass, InternalError, UsageError
 from treadle.primitives.wire import NotAuthentic, WireError
 
-from ..decisions.gang_hosts import HostRoom, shares
+from ..decisions.gang_hosts import HostRoom, by_subtrees, shares
 from ..driver_context.run_context import DriverContext
 from ..driver_context.slot_pool import SlotPool
 from .host_link import HostLink
@@ -213,9 +213,9 @@ class _Attempt:
         if chosen is None:
             found = "1 host has" if len(rooms) == 1 else f"{len(rooms)} hosts have"
             return f"{found} {sum(room.slots for room in rooms)}"
-        parts = iter(self._parts.values())
+        parts, order = list(self._parts.values()), iter(by_subtrees(self._gang.size))
         for name, count in chosen.items():
-            for part in [next(parts) for _ in range(count)]:
+            for part in [parts[next(order)] for _ in range(count)]:
                 part.link = hosts[name][0]
         for name in sorted(chosen):
             await self._borrow(hosts[name][0])
