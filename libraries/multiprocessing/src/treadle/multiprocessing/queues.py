@@ -91,6 +91,7 @@ class End:
         return self._watch.descriptor
 
     def poll(self, timeout: float | None = 0.0) -> bool:
+        self._check()
         return self._channel.has_items() if timeout == 0.0 else waited(self._channel, "ready", timeout)
 
     def close(self) -> None:
