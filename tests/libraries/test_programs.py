@@ -169,3 +169,20 @@ def test_processes_of_processes_come_from_one_server_and_from_another_when_it_di
         print(len(set(servers)), server in [mine.recv() for _ in range(2)])
     """
     assert output(tmp_path, program) == ["1 False"]
+
+
+def test_items_that_wait_when_the_program_ends_arrive(tmp_path: Path) -> None:
+    program = """
+        import multiprocessing, time
+
+        def read(queue):
+            time.sleep(2)
+            print(sum(len(queue.get()) for _ in range(100)))
+
+        queue = multiprocessing.Queue()
+        multiprocessing.Process(target=read, args=(queue,)).start()
+        for _ in range(100):
+            queue.put(bytes(60_000))
+        time.sleep(1)  # the keeper has as many items as it takes, and the next one waits
+    """
+    assert output(tmp_path, program) == ["6000000"]

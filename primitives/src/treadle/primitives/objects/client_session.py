@@ -5,7 +5,6 @@ A daemon thread keeps all sessions of the process alive, so that a thread that c
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import functools
 import hashlib
@@ -283,7 +282,6 @@ def _keep(session: ClientSession) -> None:
     if _keeping[0] != os.getpid():
         _keeping[0] = os.getpid()
         _sessions.clear()  # sessions of the parent of a forked process
-        atexit.register(_end_all)
         threading.Thread(target=_renew, name="treadle-object-sessions", daemon=True).start()
     _sessions.add(session)
 
@@ -296,13 +294,6 @@ def _renew() -> None:
         for session in sessions:
             if not session.keep():
                 _sessions.discard(session)
-
-
-def _end_all() -> None:
-    """This process ends: release its locks now, and not when its sessions expire."""
-    if _keeping[0] == os.getpid():
-        for session in list(_sessions):
-            session.close()
 
 
 def close_sessions(of: Access) -> None:
