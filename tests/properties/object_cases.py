@@ -70,7 +70,7 @@ class _Drawing:
 
     def _input(self, before: list[str], depth: int) -> Any:
         known = [name for name in before if not name.endswith("k") and name not in self._loops]
-        data = [{"range": self.pick([6, 1, 0]), "partitions": self.pick([3, 2, 1])}, *known]
+        data = [{"range": self.pick([12, 1, 0]), "partitions": self.pick([3, 2, 1])}, *known]
         return self.pick([*data, "state.d"] if depth else data)
 
     def _objects(self) -> dict[str, Any]:

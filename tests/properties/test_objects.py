@@ -68,6 +68,13 @@ def test_lost_state_and_lost_calls_are_made_once_more(
     check_faults(Case(document), Faults((), {lost: "delete"}), sites(1, False))
 
 
+def test_record_that_is_set_aside_has_no_effect(sites: Callable[[int, bool], Site]) -> None:
+    used = {"objects": ["hits", "log"], "with": {"names": ["hits", "log"], "only": []}}
+    records = {"type": "map", "input": {"range": 12, "partitions": 2}, "toleratedFailures": 12}
+    document = document_with_objects({"a": {**records, "uses": f"{MODULE}:picky", **used}})
+    check_faults(Case(document), Faults(), sites(1, True))
+
+
 @pytest.mark.parametrize("action", ["raise", "kill"])
 def test_gang_counts_once(sites: Callable[[int, bool], Site], action: CallFault) -> None:
     gang = {"type": "map", "input": {"range": 4, "partitions": 2}, "uses": f"{MODULE}:each", "gang": 2}
