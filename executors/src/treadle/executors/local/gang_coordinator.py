@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from treadle.primitives.wire import Address, parse
-
 if TYPE_CHECKING:
     from treadle.primitives.coordinator.server import CoordinatorServer
     from treadle.primitives.wire import Identity, KeyOf
@@ -23,8 +21,7 @@ class GangCoordinator:
 
     def __init__(self, key_of: KeyOf, beside: str = "tcp://127.0.0.1:0") -> None:
         """`key_of` returns the key of a run by its id. It listens on a free port of the host of `beside`."""
-        target = parse(beside)
-        self._key_of, self._at = key_of, Address(target.scheme, target.host, 0)
+        self._key_of, self._beside = key_of, beside
         self._server: CoordinatorServer | None = None
         self._guests = 0
         self._turn = asyncio.Lock()
@@ -44,9 +41,11 @@ class GangCoordinator:
 
     async def _start(self) -> CoordinatorServer:
         from treadle.primitives.coordinator.server import CoordinatorServer
+        from treadle.primitives.wire import Address, parse
 
-        tls = await asyncio.to_thread(self._new_identity) if self._at.scheme == "tls" else None
-        server = CoordinatorServer(self._key_of, str(self._at), tls=tls)
+        target = parse(self._beside)
+        tls = await asyncio.to_thread(self._new_identity) if target.scheme == "tls" else None
+        server = CoordinatorServer(self._key_of, str(Address(target.scheme, target.host, 0)), tls=tls)
         await server.start()
         return server
 
