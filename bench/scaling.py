@@ -219,7 +219,7 @@ def _panel(rows: list[Row], title: str, field: str, index: int) -> str:
     parts = [
         f'<path d="M{left},{top} V{top + _HEIGHT} H{left + _WIDTH}" fill="none" stroke="#888"/>',
         _text(left, top - 10, title),
-        _text(left - 40, top + 8, f"{highest:.3g}"),
+        _text(left - 40, top + 8, f"{highest:,.0f}"),
         *(
             _text(left + _WIDTH * one / most, top + _HEIGHT + 15, f"{one}")
             for one in sorted({row.workers for row in rows})
