@@ -25,6 +25,13 @@ MODULE = "properties.functions"
 pytestmark = pytest.mark.timeout(0)
 
 
+Writes = list[tuple[int, bool]]
+"""Drivers that die: number of the write, and whether it is done."""
+writes_of_death: st.SearchStrategy[Writes] = st.lists(
+    st.tuples(st.integers(1, 30), st.booleans()), min_size=1, max_size=3
+)
+
+
 @st.composite
 def cases_with_faults(draw: st.DrawFn, most: int = 4) -> tuple[Case, Faults]:
     case = draw(cases(MODULE, most=most))
@@ -47,6 +54,22 @@ def check_faults(case: Case, what: Faults, site: Site) -> None:
     assert not differences(wanted, found, base, run)
 
 
+def check_deaths(case: Case, writes: Writes, site: Site) -> None:
+    """Drivers die around these writes, one after the other; the last one lives."""
+    base, run = site.place()
+    case.write(base)
+    wanted = expected(case, base, run)
+    refused = site.harness.submit(site.engine(), case, base, run)
+    for number, after in writes if refused is None else ():
+        store = CrashingStore(site.store, number, after=after)
+        try:
+            site.harness.result(site.engine(store=store), run)
+        except StoreError:
+            assert store.crashed
+    found = refused or site.harness.result(site.engine(), run)
+    assert not differences(wanted, found, base, run)
+
+
 @pytest.mark.parametrize(("slots", "host"), [(1, True), (2, True), (3, False)])
 @examples(15)
 @given(both=cases_with_faults())
@@ -63,25 +86,11 @@ def test_faults_change_nothing_on_s3(no_inline: None, s3_site: Site, both: tuple
 
 
 @examples(25)
-@given(
-    case=cases(MODULE, most=4), writes=st.lists(st.tuples(st.integers(1, 30), st.booleans()), min_size=1, max_size=3)
-)
+@given(case=cases(MODULE, most=4), writes=writes_of_death)
 def test_driver_that_dies_before_or_after_a_write(
-    sites: Callable[[int, bool], Site], case: Case, writes: list[tuple[int, bool]]
+    sites: Callable[[int, bool], Site], case: Case, writes: Writes
 ) -> None:
-    site = sites(2, True)
-    base, run = site.place()
-    case.write(base)
-    wanted = expected(case, base, run)
-    refused = site.harness.submit(site.engine(), case, base, run)
-    for number, after in writes if refused is None else ():
-        store = CrashingStore(site.store, number, after=after)
-        try:
-            site.harness.result(site.engine(store=store), run)
-        except StoreError:
-            assert store.crashed
-    found = refused or site.harness.result(site.engine(), run)
-    assert not differences(wanted, found, base, run)
+    check_deaths(case, writes, sites(2, True))
 
 
 @examples(25)

@@ -10,15 +10,14 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from treadle.client.testing.compare import differences, expected
-from treadle.client.testing.faults import CallFault, CrashingStore, Faults, faults
+from treadle.client.testing.faults import CallFault, Faults, faults
 from treadle.client.testing.strategies import Case
 from treadle.orchestrator.planner import task_groups
-from treadle.primitives.errors import StoreError
 
 from .conftest import Site
 from .object_cases import MODULE, cases_with_objects, document_with_objects
 from .profiles import examples
-from .test_faults import check_faults
+from .test_faults import Writes, check_deaths, check_faults, writes_of_death
 
 pytestmark = pytest.mark.timeout(0)
 
@@ -39,22 +38,11 @@ def test_objects_count_each_partition_once(
 
 
 @examples(25)
-@given(case=cases_with_objects(), writes=st.lists(st.tuples(st.integers(1, 30), st.booleans()), min_size=1, max_size=3))
+@given(case=cases_with_objects(), writes=writes_of_death)
 def test_objects_survive_a_driver_that_dies_around_a_write(
-    sites: Callable[[int, bool], Site], case: Case, writes: list[tuple[int, bool]]
+    sites: Callable[[int, bool], Site], case: Case, writes: Writes
 ) -> None:
-    site = sites(2, True)
-    base, run = site.place()
-    wanted = expected(case, base, run)
-    refused = site.harness.submit(site.engine(), case, base, run)
-    for number, after in writes if refused is None else ():
-        store = CrashingStore(site.store, number, after=after)
-        try:
-            site.harness.result(site.engine(store=store), run)
-        except StoreError:
-            assert store.crashed
-    found = refused or site.harness.result(site.engine(), run)
-    assert not differences(wanted, found, base, run)
+    check_deaths(case, writes, sites(2, True))
 
 
 @pytest.mark.parametrize("lost", range(5))
