@@ -69,14 +69,6 @@ class _Work(NamedTuple):
     task: asyncio.Task[NodeReport]
 
 
-class PlanFacts(NamedTuple):
-    """The number and the slots of the drivers of the queue, for the planner."""
-
-    drivers: int
-    lent: int
-    """See `RunLocation.lent`."""
-
-
 class Activities:
     """The activities, with the resources of the driver process: store, key, slots, client."""
 
@@ -106,8 +98,7 @@ class Activities:
             try:
                 async with _heartbeats(tuple):
                     drivers = await capacity.drivers_there(self._client, self._site)
-                    known = PlanFacts(drivers, await self._lent_slots())
-                    opened = payload_limits.check_opened(await asyncio.to_thread(self._open, start, started, known))
+                    opened = payload_limits.check_opened(await asyncio.to_thread(self._open, start, started, drivers))
             except TreadleError as error:
                 kind, passes = str(kind_of(error)), isinstance(error, StoreError) and error.retryable
                 if not passes:
@@ -121,7 +112,7 @@ class Activities:
             await self._telling.run_started(start)
             opened.ticket = Ticket(activity.info().workflow_run_id or "")
             if opened.groups:
-                opened.seats = capacity.there_are(self._site, drivers)
+                opened.seats = capacity.there_are(self._site, drivers.alive)
             return opened
 
     @activity.defn(name=messages.RUN_NODE)
@@ -179,7 +170,8 @@ class Activities:
         await asyncio.to_thread(self._keep_requests, order.run)
         told = payload_limits.after(before, report)
         if told.closed or told.groups:
-            told.seats = capacity.there_are(self._site, await capacity.drivers_there(self._client, self._site))
+            drivers = await capacity.drivers_there(self._client, self._site)
+            told.seats = capacity.there_are(self._site, drivers.alive)
         told.ticket = order.ticket
         return told
 
@@ -208,21 +200,16 @@ class Activities:
 
     # -- open
 
-    async def _lent_slots(self) -> int:
-        """The slots of all drivers that lend each other slots; 0: this driver lends none."""
-        lending = self._site.lending
-        return sum(lender.slots for lender in await lending.find()) if lending is not None else 0
-
-    def _open(self, start: RunStart, started: str, known: PlanFacts) -> Opened:
+    def _open(self, start: RunStart, started: str, drivers: capacity.Drivers) -> Opened:
         with counted_for(start.run):
-            return self._opened(start, started, known)
+            return self._opened(start, started, drivers)
 
-    def _opened(self, start: RunStart, started: str, known: PlanFacts) -> Opened:
+    def _opened(self, start: RunStart, started: str, drivers: capacity.Drivers) -> Opened:
         files = self._site.files(start.run)
         submission, started = self._submission(start, started)
         plan = files.find(Plan, "plan")
         if plan is None:
-            files.create("plan", self._plan(submission, start.run, started, known))
+            files.create("plan", self._plan(submission, start.run, started, drivers))
         run = self._site.open(start.run, activity.info().workflow_run_id)
         stages = [node.id for node in run.plan.graph.nodes if isinstance(node, Child)]
         runs = {stage: ids[-1] for stage, ids in files.children(stages).items()}
@@ -249,13 +236,13 @@ class Activities:
         wanted = child_submission(submission, began, start.run, start.bindings)
         return keep_child(files, self._site.files(start.run), wanted), began
 
-    def _plan(self, submission: Submission, run: str, started: str, known: PlanFacts) -> Plan:
+    def _plan(self, submission: Submission, run: str, started: str, drivers: capacity.Drivers) -> Plan:
         if SESSION in submission.memo:
             executor = submission.executor or self._site.default
             return session_plan(started, executor, Abilities(self._site.pools.executors)[executor])
         spec = Spec.model_validate(submission.spec)
         about = {"id": run, "startTime": started}
-        site = msgspec.structs.replace(plan_site(self._site), drivers=known.drivers, lent=known.lent)
+        site = msgspec.structs.replace(plan_site(self._site), drivers=drivers.alive, lent=drivers.lent)
         if submission.executor:
             site = msgspec.structs.replace(site, default=submission.executor)
         plan = make_plan(spec, submission.inputs, about, submission.functions, Path(submission.base), site)

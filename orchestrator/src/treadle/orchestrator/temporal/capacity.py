@@ -11,6 +11,7 @@ import os
 import re
 import socket
 from datetime import timedelta
+from typing import NamedTuple
 
 from temporalio import activity
 from temporalio.api.enums.v1 import TaskQueueType
@@ -19,7 +20,7 @@ from temporalio.service import RPCError
 
 from ..dispatcher.driver_context.run_context import DriverContext, Lender
 from ..planner.task_groups import GROUP_TASKS
-from ..protocol.driver_count import drivers, identities
+from ..protocol.driver_count import identities
 from ..protocol.messages import GROUPS
 from ..scheduler.task_groups import count_of
 
@@ -28,6 +29,14 @@ LEAST = 2
 SPARE = 2
 """Groups offered beyond the number that drivers take."""
 _ANSWER = timedelta(seconds=2)
+
+
+class Drivers(NamedTuple):
+    """The drivers of a queue, as far as Temporal answers."""
+
+    alive: int
+    lent: int
+    """See `RunLocation.lent`."""
 
 
 def of_driver(site: DriverContext) -> int:
@@ -55,19 +64,24 @@ def lender_of(identity: str) -> Lender | None:
 
 async def lenders(client: Client, queue: str) -> list[Lender]:
     """The drivers of a queue that lend slots, as far as Temporal answers."""
+    return _lenders(await _identities(client, queue))
+
+
+async def drivers_there(client: Client, site: DriverContext) -> Drivers:
+    """The drivers that take groups of the activity's queue."""
+    if site.one_host and site.lending is None:
+        return Drivers(1, 0)
+    found = await _identities(client, activity.info().task_queue.removesuffix(GROUPS))
+    lent = sum(lender.slots for lender in _lenders(found)) if site.lending is not None else 0
+    return Drivers(1 if site.one_host else max(1, len(found)), lent)
+
+
+async def _identities(client: Client, queue: str) -> list[str]:
     try:
-        found = await identities(client, queue + GROUPS, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY, _ANSWER)
+        return await identities(client, queue + GROUPS, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY, _ANSWER)
     except RPCError:
-        return []
+        return []  # a wrong guess costs time only
+
+
+def _lenders(found: list[str]) -> list[Lender]:
     return [lender for lender in map(lender_of, found) if lender is not None]
-
-
-async def drivers_there(client: Client, site: DriverContext) -> int:
-    """The number of drivers that take groups of the activity's queue."""
-    if site.one_host:
-        return 1
-    queue = activity.info().task_queue.removesuffix(GROUPS)
-    try:
-        return max(1, await drivers(client, queue + GROUPS, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY, _ANSWER))
-    except RPCError:
-        return 1  # a wrong guess costs time only
