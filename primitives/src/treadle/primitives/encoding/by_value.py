@@ -25,18 +25,18 @@ def pack(value: object, refer: Callable[[object], object] | None = None) -> Pack
     `refer` returns a plain name for an object that stays outside, such as a future, and None for every other object.
     """
     buffers: list[pickle.PickleBuffer] = []
-    data = io.BytesIO()
-    pickler = _pickler()(data, protocol=5, buffer_callback=lambda buffer: keep_outside(buffers, buffer))
-    pickler.refer = refer
-    pickler.dump(value)
-    return (data.getvalue(), *buffers)
+    return (_pickled(value, refer, lambda buffer: keep_outside(buffers, buffer)), *buffers)
 
 
 def pack_whole(value: object) -> bytes:
     """Return the value by value as one pickle, whose arrays `pickle.loads` makes writable."""
+    return _pickled(value, None, None)
+
+
+def _pickled(value: object, refer: Callable[[object], object] | None, keep: Callable[[Any], bool] | None) -> bytes:
     data = io.BytesIO()
-    pickler = _pickler()(data, protocol=5)
-    pickler.refer = None
+    pickler = _pickler()(data, protocol=5, buffer_callback=keep)
+    pickler.refer = refer
     pickler.dump(value)
     return data.getvalue()
 
