@@ -312,9 +312,9 @@ class Workflow(Body):
 
     def spec(self) -> Spec:
         """Return the document. Raises UsageError for values that no document may have."""
-        parts = {"inputs": self._inputs, "secrets": self._secrets, "triggers": self._triggers, "outputs": self._outputs}
+        parts = {"inputs": self._inputs, "secrets": self._secrets, "objects": self._objects}
+        parts |= {"triggers": self._triggers, "outputs": self._outputs}
         document = {"api_version": API_VERSION, **self._head, "stages": self._stages}
-        parts["objects"] = self._objects
         document |= {name: value for name, value in parts.items() if value}
         return validated(Spec.model_validate, document, f"workflow {self._head['name']!r}")
 
