@@ -39,18 +39,6 @@ from treadle.primitives.testing.s3 import S3Endpoint, seaweedfs
 
 SIZE, LARGE, SMALL = 512, 16 << 20, 128
 LOCAL = "[bench]\nslots = {workers}\n"
-LAMBDA = """
-[bench]
-executor = "lambda"
-slots = 1
-[bench.executors.lambda]
-region = "eu-test-1"
-sizes = [2048]
-timeout = "60s"
-concurrency = {workers}
-endpoint = "{endpoint}"
-files = true
-"""
 
 
 class Done(NamedTuple):
@@ -124,7 +112,7 @@ def on_this_machine(home: Home, workers: int) -> Iterator[Session]:
 def on_lambda(home: Home, workers: int) -> Iterator[Session]:
     with lambda_place(home.path / "functions", concurrency=workers) as place:
         place.deploy(str(home.key))
-        profile = LAMBDA.format(workers=workers, endpoint=place.emulator.endpoint)
+        profile = place.profile("bench", sizes=[2048], concurrency=workers)
         with _session(home, profile, place.emulator.credentials) as found:
             yield found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,18 @@ from treadle.primitives import sealing
 FUNCTION = "treadle"
 SIZES = (512, 1024, 2048)
 """Megabytes."""
+PROFILE = """
+[{name}]
+executor = "lambda"
+slots = 1
+[{name}.executors.lambda]
+region = "{region}"
+sizes = {sizes}
+timeout = "60s"
+concurrency = {concurrency}
+endpoint = "{endpoint}"
+files = true
+"""
 
 
 class LambdaPlace:
@@ -52,6 +64,12 @@ class LambdaPlace:
     def executor(self, key_file: str, *, slots: int = 2, **options: Any) -> FunctionExecutor:
         rate = Rate(200, least=100)
         return FunctionExecutor("lambda", self.invoker(**options), key_file=key_file, slots=slots, rate=rate)
+
+    def profile(self, name: str = "functions", *, sizes: Sequence[int] = (512,), concurrency: int = 2) -> str:
+        """A table for `profiles.toml`, whose runs call the functions."""
+        return PROFILE.format(
+            name=name, region=REGION, sizes=list(sizes), concurrency=concurrency, endpoint=self.emulator.endpoint
+        )
 
 
 @contextmanager

@@ -19,18 +19,7 @@ from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
-PROFILE = """
-[functions]
-executor = "lambda"
-slots = 1
-[functions.executors.lambda]
-region = "eu-test-1"
-sizes = [512]
-timeout = "60s"
-concurrency = 3
-endpoint = "{endpoint}"
-files = true
-[functions.executors.lambda.members]
+MEMBERS = """[functions.executors.lambda.members]
 coordinator = "tcp://127.0.0.1:0"
 direct = true
 """
@@ -48,7 +37,7 @@ def terminal(tmp_path: Path, functions: LambdaPlace) -> Iterator[Terminal]:
     (work / "texts").mkdir(parents=True)
     (work / "wordy.py").write_text(FUNCTIONS)
     functions.deploy(str(home.key))
-    home.profiles.write_text(PROFILE.format(endpoint=functions.emulator.endpoint))
+    home.profiles.write_text(functions.profile(concurrency=3) + MEMBERS)
     try:
         yield Terminal(work, home.path, {**functions.emulator.credentials, "TREADLE_PROFILE": "functions"})
     finally:

@@ -19,18 +19,6 @@ from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
 from treadle.primitives.errors import UsageError
 
-LAMBDA = """
-[functions]
-executor = "lambda"
-slots = 1
-[functions.executors.lambda]
-region = "eu-test-1"
-sizes = [512]
-timeout = "60s"
-concurrency = 2
-endpoint = "{endpoint}"
-files = true
-"""
 OPENWHISK = """
 [functions]
 executor = "openwhisk"
@@ -74,8 +62,7 @@ def emulated_lambda(home: Home, folder: Path) -> Iterator[Functions]:
     with lambda_place(folder) as place:
         place.deploy(str(home.key))
         emulator = place.emulator
-        profile = LAMBDA.format(endpoint=emulator.endpoint)
-        yield Functions("lambda", profile, emulator.credentials, lambda: len(emulator.taken))
+        yield Functions("lambda", place.profile(), emulator.credentials, lambda: len(emulator.taken))
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from emulators.lambda_place import LambdaPlace, lambda_place
+from emulators.lambda_place import SIZES, LambdaPlace, lambda_place
 from eventually import eventually
 from orchestrator.commands import Terminal
 
@@ -48,18 +48,6 @@ stages:
   count: {{type: reduce, input: group, per: key, combine: wordy:add, executor: local}}
 outputs: {{}}
 """
-PROFILE = """
-[functions]
-executor = "lambda"
-slots = 1
-[functions.executors.lambda]
-region = "eu-test-1"
-sizes = [512, 1024, 2048]
-timeout = "60s"
-concurrency = {slots}
-endpoint = "{endpoint}"
-files = true
-"""
 PATIENCE = 100
 """Seconds that a busy machine may take for one second of work."""
 
@@ -77,7 +65,7 @@ def terminal(tmp_path: Path, functions: LambdaPlace) -> Iterator[Terminal]:
     (work / "texts").mkdir(parents=True)
     (work / "wordy.py").write_text(FUNCTIONS)
     functions.deploy(str(home.key))
-    home.profiles.write_text(PROFILE.format(slots=4, endpoint=functions.emulator.endpoint))
+    home.profiles.write_text(functions.profile(sizes=SIZES, concurrency=4))
     environ = {**functions.emulator.credentials, "TREADLE_PROFILE": "functions"}
     with Terminal(work, home.path, environ) as terminal:
         yield terminal
