@@ -21,6 +21,7 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from emulators.lambda_place import LambdaPlace, lambda_place
+from harness.pictures import axes, line, picture, text
 
 from treadle.executors import Place
 from treadle.executors.functions.executor import FunctionExecutor
@@ -81,15 +82,16 @@ def plot(seconds: list[Second]) -> str:
     top = max(max(s.taken + s.refused, s.rate) for s in seconds) * 1.05
     last = max(len(seconds) - 1, 1)
 
-    def line(values: list[float], colour: str, dash: str = "") -> str:
-        step, scale = (wide - 2 * margin) / last, (high - 2 * margin) / top
-        points = " ".join(f"{margin + i * step:.1f},{high - margin - v * scale:.1f}" for i, v in enumerate(values))
-        return f'<polyline fill="none" stroke="{colour}" stroke-width="2" {dash} points="{points}"/>'
+    step, scale = (wide - 2 * margin) / last, (high - 2 * margin) / top
 
-    def text(x: float, y: float, words: str, colour: str = "#444") -> str:
-        return f'<text x="{x:.0f}" y="{y:.0f}" font-family="sans-serif" font-size="12" fill="{colour}">{words}</text>'
+    def curve(values: list[float], colour: str, more: str = "") -> str:
+        return line([(margin + i * step, high - margin - v * scale) for i, v in enumerate(values)], colour, more)
 
-    shares = [
+    parts = [
+        axes(margin, margin, wide - margin, high - margin),
+        curve([float(s.taken) for s in seconds], "#1b7f4b"),
+        curve([float(s.refused) for s in seconds], "#c0392b"),
+        curve([s.rate for s in seconds], "#2c5aa0", 'stroke-dasharray="5 3"'),
         text(margin, high - 8, "0 s"),
         text(wide - margin - 20, high - 8, f"{last} s"),
         text(4, margin - 8, f"{top:.0f} calls/s"),
@@ -97,14 +99,7 @@ def plot(seconds: list[Second]) -> str:
         text(margin + 190, 16, "refused (429)", "#c0392b"),
         text(margin + 310, 16, "rate kept to", "#2c5aa0"),
     ]
-    axis = f'<path d="M{margin},{margin} V{high - margin} H{wide - margin}" fill="none" stroke="#888"/>'
-    lines = [
-        line([float(s.taken) for s in seconds], "#1b7f4b"),
-        line([float(s.refused) for s in seconds], "#c0392b"),
-        line([s.rate for s in seconds], "#2c5aa0", 'stroke-dasharray="5 3"'),
-    ]
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" width="{wide}" height="{high}">'
-    return "\n".join([head, '<rect width="100%" height="100%" fill="white"/>', axis, *lines, *shares, "</svg>\n"])
+    return picture(wide, high, parts)
 
 
 def main() -> None:

@@ -38,6 +38,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from harness.pictures import axes, line, picture, text
 from harness.settings import RIVALS_PYTHON
 
 OBJECTS, PARTIES, ELEMENTS, KIB = 800, 1800, 10_000, bytes(1024)
@@ -276,20 +277,15 @@ def drawn(bins: list[int]) -> str:
     wide, high, margin = 720, 220, 40
     top = max(bins) * 10
     step, scale = (wide - 2 * margin) / len(bins), (high - 2 * margin) / top
-    points = " ".join(f"{margin + i * step:.1f},{high - margin - 10 * one * scale:.1f}" for i, one in enumerate(bins))
-    font = 'font-family="sans-serif" font-size="12" fill="#444"'
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high}" width="{wide}" height="{high}">',
-            '<rect width="100%" height="100%" fill="white"/>',
-            f'<path d="M{margin},{margin} V{high - margin} H{wide - margin}" fill="none" stroke="#888"/>',
-            f'<polyline fill="none" stroke="#2c5aa0" stroke-width="2" points="{points}"/>',
-            f'<text x="4" y="{margin - 10}" {font}>{top:,} calls/s</text>',
-            f'<text x="{margin + len(bins) * step / 3:.0f}" y="{high - 12}" {font}>the primary is killed</text>',
-            f'<text x="{wide - margin - 30}" y="{high - 12}" {font}>{len(bins) / 10:.0f} s</text>',
-            "</svg>\n",
-        ]
-    )
+    points = [(margin + i * step, high - margin - 10 * one * scale) for i, one in enumerate(bins)]
+    parts = [
+        axes(margin, margin, wide - margin, high - margin),
+        line(points, "#2c5aa0"),
+        text(4, margin - 10, f"{top:,} calls/s"),
+        text(margin + len(bins) * step / 3, high - 12, "the primary is killed"),
+        text(wide - margin - 30, high - 12, f"{len(bins) / 10:.0f} s"),
+    ]
+    return picture(wide, high, parts)
 
 
 def main() -> None:

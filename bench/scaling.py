@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from emulators.lambda_place import lambda_place
+from harness.pictures import axes, line, picture, text
 
 from treadle.client import Session, session
 from treadle.orchestrator import embedded
@@ -196,33 +197,24 @@ _PANELS = {"GFLOPS": "gflops", "write MB/s": "written", "read MB/s": "read", "la
 def drawn(rows: list[Row]) -> str:
     """A panel for each measurement, from zero, with a line for each place."""
     panels = [_panel(rows, title, field, index) for index, (title, field) in enumerate(_PANELS.items())]
-    width, height = 2 * (_WIDTH + 2 * _LEFT), 2 * (_HEIGHT + 2 * _TOP)
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">'
-    return "\n".join([head, '<rect width="100%" height="100%" fill="white"/>', *panels, "</svg>"]) + "\n"
+    return picture(2 * (_WIDTH + 2 * _LEFT), 2 * (_HEIGHT + 2 * _TOP), panels)
 
 
 def _panel(rows: list[Row], title: str, field: str, index: int) -> str:
     left, top = _LEFT + index % 2 * (_WIDTH + 2 * _LEFT), _TOP + index // 2 * (_HEIGHT + 2 * _TOP)
     most, highest = max(row.workers for row in rows), max(getattr(row, field) for row in rows) * 1.1
     parts = [
-        f'<path d="M{left},{top} V{top + _HEIGHT} H{left + _WIDTH}" fill="none" stroke="#888"/>',
-        _text(left, top - 10, title),
-        _text(left - 40, top + 8, f"{highest:,.0f}"),
-        *(
-            _text(left + _WIDTH * one / most, top + _HEIGHT + 15, f"{one}")
-            for one in sorted({row.workers for row in rows})
-        ),
+        axes(left, top, left + _WIDTH, top + _HEIGHT),
+        text(left, top - 10, title),
+        text(left - 40, top + 8, f"{highest:,.0f}"),
     ]
+    for one in sorted({row.workers for row in rows}):
+        parts.append(text(left + _WIDTH * one / most, top + _HEIGHT + 15, f"{one}"))
     for number, (place, colour) in enumerate(_COLOURS.items()):
         points = [(row.workers, getattr(row, field)) for row in rows if row.place == place]
-        line = " ".join(f"{left + _WIDTH * x / most:.1f},{top + _HEIGHT * (1 - y / highest):.1f}" for x, y in points)
-        parts.append(f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{line}"/>')
-        parts.append(_text(left + 70 + 70 * number, top - 10, place, colour))
+        places = [(left + _WIDTH * x / most, top + _HEIGHT * (1 - y / highest)) for x, y in points]
+        parts += line(places, colour), text(left + 70 + 70 * number, top - 10, place, colour)
     return "\n".join(parts)
-
-
-def _text(x: float, y: float, words: str, colour: str = "#444") -> str:
-    return f'<text x="{x:.0f}" y="{y:.0f}" font-family="sans-serif" font-size="11" fill="{colour}">{words}</text>'
 
 
 def main() -> None:

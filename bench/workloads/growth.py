@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness import machine, tera
+from harness.pictures import axes, line, picture, text
 from harness.settings import BENCH, BENCH_DIR
 from sorters.treadle import workflow as terasort
 
@@ -165,15 +166,13 @@ def _cost(seconds: float) -> str:
 
 
 _WIDTH, _HEIGHT, _LEFT, _TOP = 240, 150, 60, 40
-_TEXT = 'font-family="sans-serif" font-size="11" fill="#444"'
 
 
 def drawn(found: Sequence[tuple[Series, list[Point]]]) -> str:
     """A panel for each series: cost of one unit by size, both logarithmic. A flat line is ideal."""
     panels = [_panel(series, points, index) for index, (series, points) in enumerate(found)]
     width, height = 2 * (_WIDTH + 2 * _LEFT), (len(found) + 1) // 2 * (_HEIGHT + 2 * _TOP)
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">'
-    return "\n".join([head, '<rect width="100%" height="100%" fill="white"/>', *panels, "</svg>"]) + "\n"
+    return picture(width, height, panels)
 
 
 def _panel(series: Series, points: list[Point], index: int) -> str:
@@ -183,17 +182,15 @@ def _panel(series: Series, points: list[Point], index: int) -> str:
     across = _scale(points[0].size, points[-1].size, left, left + _WIDTH)
     down = _scale(low, high, top + _HEIGHT, top)
     places = [(across(one.size), down(one.each(series))) for one in points]
-    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)
     parts = [
-        f'<path d="M{left},{top} V{top + _HEIGHT} H{left + _WIDTH}" fill="none" stroke="#888"/>',
-        f'<polyline fill="none" stroke="#2c5aa0" stroke-width="2" points="{line}"/>',
-        f'<text x="{left}" y="{top - 14}" {_TEXT}>{series.title}: cost of one {series.of}</text>',
+        axes(left, top, left + _WIDTH, top + _HEIGHT),
+        line(places, "#2c5aa0"),
+        text(left, top - 14, f"{series.title}: cost of one {series.of}"),
     ]
     for one, (x, y) in zip(points, places, strict=True):
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="#2c5aa0"/>')
-        parts.append(f'<text x="{x:.1f}" y="{y - 8:.1f}" text-anchor="middle" {_TEXT}>{_cost(one.each(series))}</text>')
-        label = series.label(one.size)
-        parts.append(f'<text x="{x:.1f}" y="{top + _HEIGHT + 15}" text-anchor="middle" {_TEXT}>{label}</text>')
+        parts.append(text(x, y - 8, _cost(one.each(series)), more='text-anchor="middle"'))
+        parts.append(text(x, top + _HEIGHT + 15, series.label(one.size), more='text-anchor="middle"'))
     return "\n".join(parts)
 
 
