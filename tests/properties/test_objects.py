@@ -1,4 +1,4 @@
-"""Workflows with shared objects have the result of the definition, whatever fails on the way."""
+"""Workflows with shared objects have the result of the definition, whatever fails."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def has_ended(process: int) -> bool:
         return False
     try:
         return bool(select.select([descriptor], [], [], 0)[0])
-    except ValueError:  # the descriptor is beyond those that select takes
+    except ValueError:  # select takes no descriptor from 1,024 on
         return False
     finally:
         os.close(descriptor)

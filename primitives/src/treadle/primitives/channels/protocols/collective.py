@@ -78,7 +78,7 @@ class CollectiveMachine:
         return sends
 
     def _pass_on(self, source: str) -> list[Send]:
-        """Tell the other neighbours of the epoch, unless the coordinator tells everybody."""
+        """Tell the other neighbours of the epoch, unless the coordinator tells all members."""
         roster = self.roster
         if not roster.told:
             return []
