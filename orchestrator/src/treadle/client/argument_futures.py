@@ -25,12 +25,12 @@ class ArgumentFutures:
     def name(self, found: object) -> object:
         """The name of a future or of a shared value. None for another object. Raises UsageError for a future of another
         session."""
-        if not isinstance(found, Future | Futures):
+        if type(found) is not Future and type(found) is not Futures:
             key = self._share(found) if self._share else ""
             return ("one", self._number(key, 0), 0) if key else None
         if found.link is not self._link:
             raise UsageError("a future of another session is an argument", "Pass its result.")
-        if isinstance(found, Future):
+        if type(found) is Future:
             return "one", self._number(found.call.key, found.call.partition), found.call.position
         return "all", tuple(self._number(found.key, partition) for partition in found.partitions)
 

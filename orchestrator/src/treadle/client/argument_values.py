@@ -61,7 +61,8 @@ class ArgumentValues:
         try:
             yield key
         finally:
-            self._leave(used)
+            if used:
+                self._leave(used)
 
     def put(self, value: object, place: Place) -> Future:
         """Send a value of any size. It is held as long as the future exists."""

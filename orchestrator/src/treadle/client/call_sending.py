@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import sys
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, Self
 
-from treadle.orchestrator.run_store.call_log import Called, FunctionAdded, Need
+from treadle.orchestrator.run_store.call_log import Called, Need
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.encoding.by_value import Packed, pack
 from treadle.primitives.encoding.references import BlockRef
@@ -21,7 +18,8 @@ from .argument_values import ArgumentValues, Place
 from .call_content import CallContent
 from .futures import Future, Futures
 from .map_reduction import Arguments, CallStep
-from .project_modules import take_by_value
+from .project_modules import pickling
+from .sent_functions import FunctionUse, SentFunctions
 from .session_link import SessionLink
 
 _INLINE = 8 * 2**10
@@ -43,7 +41,7 @@ class CallSender:
         """`place`: of large values for the calls of an executor."""
         self._link, self._blocks, self._place = link, blocks, place
         self._values = ArgumentValues(link, blocks)
-        self._functions: dict[Hashable, str] = {}
+        self._functions = SentFunctions(link, self._put)
 
     def send(
         self,
@@ -90,8 +88,14 @@ class CallSender:
             self._link.send(Called(key, name, self._put(parts), count, chunk, named, step.parts_of, step.gives))
         return Futures(self._link, key, count, chunk)
 
+    def _function(
+        self, function: Callable[..., Any], options: CallOptions, step: CallStep, content: CallContent | None
+    ) -> str:
+        use = FunctionUse(_name(step.named), options, step.gives != "nothing", step.parts)
+        return self._functions.key(function, use, content)
+
     def _content(self, function: Callable[..., Any], settings: tuple[object, ...]) -> CallContent:
-        with _taken(f"{_name(function)} cannot be taken by value", "Pass what it captures as an argument."):
+        with pickling(f"{_name(function)} cannot be taken by value", "Pass what it captures as an argument."):
             return CallContent(function, settings)
 
     def _keyed(self, content: CallContent | None) -> tuple[str, bool]:
@@ -106,51 +110,15 @@ class CallSender:
 
     def put(self, value: object, options: CallOptions) -> Future:
         """Send a value for calls with these options. Raises UsageError for a value that cannot be pickled."""
-        with _taken("the value cannot be pickled", "Pass plain data."):
+        with pickling("the value cannot be pickled", "Pass plain data."):
             return self._values.put(value, self._place(options[0]))
 
     def _packed(
         self, calls: Sequence[Arguments], share: Callable[[object], str]
     ) -> tuple[tuple[int, Packed], tuple[Need, ...]]:
         names = ArgumentFutures(self._link, share)
-        with _taken("the arguments cannot be pickled", "Pass plain data, or what makes it: a path, an address."):
+        with pickling("the arguments cannot be pickled", "Pass plain data, or what makes it: a path, an address."):
             return (len(calls), pack(list(calls), names.name)), tuple(names.needs)
-
-    def _function(
-        self, function: Callable[..., Any], options: CallOptions, step: CallStep, content: CallContent | None
-    ) -> str:
-        """The key of a function with its options. Equal functions are sent once."""
-        name = _name(step.named)
-        with _taken(f"{name} cannot be taken by value", "Pass what it captures as an argument."):
-            packed = pack(function)
-        kept = step.gives != "nothing"
-        known = content.function if content else (hashlib.sha256(packed[0]).digest(), options, name, step.parts, kept)
-        if known not in self._functions or (len(packed) > 1 and not content):
-            key = content.function if content else self._link.key()
-            if content:
-                self._tell_change(name, content)
-            parts = content.parts if content else {}
-            self._link.send(FunctionAdded(key, name, self._put([[packed]]), *options, kept, step.parts, parts))
-            self._functions[known] = key
-        return self._functions[known]
-
-    def _tell_change(self, name: str, content: CallContent) -> None:
-        """Say why the calls of another client are not found."""
-        before = self._link.latest(name)
-        if before and before.key not in self._functions.values():
-            sys.stderr.write(f"{name} runs again: {content.change(before.content, before.key)} changed\n")
-
-
-@contextmanager
-def _taken(refusal: str, hint: str) -> Iterator[None]:
-    """Pickle by value. Raises UsageError in place of the error of an object."""
-    take_by_value()
-    try:
-        yield
-    except UsageError:
-        raise
-    except Exception as error:
-        raise UsageError(f"{refusal}: {type(error).__name__}: {error}", hint) from error
 
 
 def _name(function: Callable[..., Any]) -> str:

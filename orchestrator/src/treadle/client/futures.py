@@ -6,7 +6,7 @@ import asyncio
 import concurrent.futures
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final, overload
 
 from treadle.primitives.errors import FailureClass, MissingError, TreadleError
 
@@ -117,6 +117,7 @@ class CallOwner(Protocol):
     def future(self, call: CallKey) -> Future: ...
 
 
+@final
 class Future(concurrent.futures.Future[Any]):
     """The result of a call, now or later: a `concurrent.futures.Future` whose call outlives this process.
 
@@ -176,6 +177,7 @@ def settle(future: Future, result: CallResult) -> None:
         future.set_exception(error)
 
 
+@final
 class Futures(Sequence[Future]):
     """The futures of a map, in the order of its items. Each is made when it is asked for."""
 

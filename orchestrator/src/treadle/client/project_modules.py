@@ -4,12 +4,28 @@ from __future__ import annotations
 
 import sys
 import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+from treadle.primitives.errors import UsageError
+
 _seen: dict[str, int] = {}
 """Name -> identity of the modules that were looked at."""
+
+
+@contextmanager
+def pickling(refusal: str, hint: str) -> Iterator[None]:
+    """Pickle by value, modules of the project too. Raises UsageError in place of the error of an object."""
+    take_by_value()
+    try:
+        yield
+    except UsageError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{refusal}: {type(error).__name__}: {error}", hint) from error
 
 
 def take_by_value() -> None:
