@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Any, Literal, NamedTuple, Protocol
 
 from treadle.executors.operations.call_reduction import (
@@ -26,6 +26,8 @@ from treadle.primitives.shuffling.partitioning import DEFAULT_FAN_IN
 
 from .futures import Future, Futures
 
+_FEW = 4
+"""The last call of a tree combines at most this many results, so that slots share the work also for few large ones."""
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 Function = Callable[..., Any]
 
@@ -79,15 +81,18 @@ def reduce_all(send: SendCalls, function: Function, combine: Function, tasks: It
     if alone:
         return made[0]
     fold = partial(fold_values, combine)
-    while len(made) > DEFAULT_FAN_IN:
-        made = send(fold, (((some,), {}) for some in _groups(made)), step=CallStep(combine, gives="nothing"))
+    while len(made) > _FEW:
+        most = DEFAULT_FAN_IN if len(made) > DEFAULT_FAN_IN else _FEW
+        made = send(fold, (((some,), {}) for some in _groups(made, most)), step=CallStep(combine, gives="nothing"))
     return send(fold, [((made, *first), {})], step=CallStep(combine))[0]
 
 
-def _groups(made: Futures) -> Iterator[Futures]:
-    """Consecutive results, at most `DEFAULT_FAN_IN` in each group."""
-    for start in range(0, len(made), DEFAULT_FAN_IN):
-        yield Futures(made.link, made.key, min(DEFAULT_FAN_IN, len(made) - start), 1, start)
+def _groups(made: Futures, most: int) -> Iterator[Futures]:
+    """Consecutive results, at most `most` in each group, and as many in one group as in another, or one more."""
+    number = -(-len(made) // most)
+    bounds = [len(made) * one // number for one in range(number + 1)]
+    for start, end in pairwise(bounds):
+        yield Futures(made.link, made.key, end - start, 1, start)
 
 
 def reduce_by_key(
