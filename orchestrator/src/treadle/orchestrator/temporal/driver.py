@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import signal
 from datetime import timedelta
 from functools import partial
@@ -231,6 +232,7 @@ def main() -> None:
     parser.add_argument("--embedded", action="store_true", required=True)
     parser.add_argument("--home", type=Path, required=True)
     home = Home(parser.parse_args().home)
+    gc.freeze()  # modules stay: full passes of the collector skip them
     asyncio.run(serve_embedded(home))
 
 

@@ -7,7 +7,7 @@ runs the straggler's partition too; the first delivery counts. Blocks are named 
 
 from __future__ import annotations
 
-from bisect import insort
+from heapq import heappop, heappush, heappushpop
 
 LEAST_PARTITIONS = 10
 """Fewer durations make a poor median."""
@@ -20,8 +20,10 @@ class Backups:
     """Durations of partitions, the start time in every slot, and the partitions that run twice."""
 
     def __init__(self) -> None:
-        self._seconds: list[float] = []
-        """Durations of finished partitions, ascending."""
+        self._shorter: list[float] = []
+        """Heap of the shorter half of the durations of finished partitions, negative."""
+        self._longer: list[float] = []
+        """Heap of the others. Its first is the median."""
         self._under_way: dict[str, tuple[int, float]] = {}
         """slot -> (partition, start time)."""
         self.twice: set[int] = set()
@@ -33,7 +35,9 @@ class Backups:
     def finishes(self, slot: str, now: float) -> None:
         """The slot's partition is done."""
         _, since = self._under_way.pop(slot)
-        insort(self._seconds, now - since)
+        heappush(self._shorter, -heappushpop(self._longer, now - since))
+        if len(self._shorter) > len(self._longer):
+            heappush(self._longer, -heappop(self._shorter))
 
     def leaves(self, slot: str) -> None:
         """The slot's partition ended without an outcome."""
@@ -56,8 +60,8 @@ class Backups:
         return due[0] if due else None
 
     def _overdue_since(self, total: int) -> tuple[float, int] | None:
-        if total < LEAST_PARTITIONS or 2 * len(self._seconds) < total:
+        if total < LEAST_PARTITIONS or 2 * (len(self._shorter) + len(self._longer)) < total:
             return None
-        patience = max(LEAST_SECONDS, TIMES_MEDIAN * self._seconds[len(self._seconds) // 2])
+        patience = max(LEAST_SECONDS, TIMES_MEDIAN * self._longer[0])
         single = [(since + patience, p) for p, since in self._under_way.values() if p not in self.twice]
         return min(single, default=None)

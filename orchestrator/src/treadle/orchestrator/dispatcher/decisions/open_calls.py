@@ -96,6 +96,7 @@ class OpenCalls:
         """Such a result, or a value -> its partitions that have not ended."""
         self._holders: dict[CallPlace, set[str]] = {}
         """Value -> the clients that may use it in further calls."""
+        self._failures: set[CallPlace] = set()
         self.expected = 0
         self._ended = 0
 
@@ -111,7 +112,7 @@ class OpenCalls:
 
     @property
     def failed(self) -> int:
-        return sum(block is None for place, block in self._done.items() if place.segment != VALUES)
+        return len(self._failures)
 
     def has_copy(self, block: str) -> bool:
         """Whether the store has a block, as far as known. False: of a value that was not copied yet."""
@@ -150,6 +151,9 @@ class OpenCalls:
         self._ended += place not in self._done and place.segment != VALUES
         if self._done.get(place) is None or place.segment == VALUES:
             self._done[place] = block
+            self._failures.discard(place)
+            if block is None and place.segment != VALUES:
+                self._failures.add(place)
         self._missing.pop(place, None)
         steps: list[Step] = list(self._dropped(place))
         for reader in self._readers.pop(place, ()):
