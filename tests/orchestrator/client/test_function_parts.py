@@ -64,7 +64,7 @@ def changed(function: Callable[..., Any], change: Callable[[], object]) -> bool:
 
 
 @pytest.mark.parametrize("name", UNCHANGING)
-def test_function_that_nobody_touches_stays_the_same(name: str) -> None:
+def test_untouched_function_has_the_same_parts(name: str) -> None:
     function = getattr(module(), name)
     assert not changed(function, lambda: None)
 
