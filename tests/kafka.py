@@ -45,6 +45,8 @@ READY_SECONDS = 120.0
 _POM = Path(__file__).with_name("kafka-pom.xml")
 _CLUSTER = "treadle-test-cluster-w"
 _TIMEOUT = 30.0
+_ASKED = 5.0
+"""Seconds for one of several requests."""
 _LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 _JAVA = (
     "java",
@@ -157,13 +159,16 @@ class Broker(Mock):
         """The offset of the next record. A new partition has no leader for a moment."""
         from confluent_kafka import Consumer, TopicPartition
 
-        reader = Consumer({**self.settings, "group.id": "ends"}, logger=_silent())
         at = TopicPartition(topic, partition)
-        try:
-            _, high = _eventually(lambda: reader.get_watermark_offsets(at, timeout=_TIMEOUT))
-            return int(high)
-        finally:
-            reader.close()
+
+        def high() -> tuple[int]:
+            reader = Consumer({**self.settings, "group.id": "ends"}, logger=_silent())  # a client remembers its refusal
+            try:
+                return (int(reader.get_watermark_offsets(at, timeout=_ASKED)[1]),)
+            finally:
+                reader.close()
+
+        return _eventually(high)[0]
 
     def start(self) -> None:
         """Start it, and wait until it answers. Raises RuntimeError with the end of its log."""
