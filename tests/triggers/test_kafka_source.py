@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
+from eventually import eventually
 from kafka import Broker
 from triggers.source_suite import PATIENCE, Bench, Heard, SourceTests, take, until, values
 from triggers.world import TOPIC, Owner, World
@@ -81,6 +82,7 @@ class ClusterBench:
     def make_again(self) -> None:
         self.broker.delete_topic(self.topic)
         self.uuid = self.broker.create_topic(self.topic, 2)
+        eventually(lambda: not any(self.broker.end_offset(self.topic, one) for one in (0, 1)))  # not the old log's
 
     def expire(self, partition: int, before: int) -> None:
         self.broker.delete_records(self.topic, before, partition)
