@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import types
 from collections.abc import Callable
 from functools import partial
@@ -103,8 +104,6 @@ def test_change_of_a_captured_variable_is_seen() -> None:
 
 
 def test_import_of_a_module_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
     assert changed(module().helper, lambda: monkeypatch.setitem(sys.modules, "new_module", types.ModuleType("new")))
 
 
@@ -125,6 +124,18 @@ def test_module_that_travels_by_value_may_change() -> None:
         assert unchanging_parts(found.helper) == ()
     finally:
         cloudpickle.unregister_pickle_by_value(math)
+
+
+def test_module_is_not_asked_for_members_that_it_makes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str) -> None:
+        raise ImportError(name)
+
+    lazy = types.ModuleType("lazy_module")
+    lazy.__dict__["__getattr__"] = refuse
+    monkeypatch.setitem(sys.modules, "lazy_module", lazy)
+    function = module().leaf
+    function.__module__ = "lazy_module"
+    assert not changed(function, lambda: None)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["RATE", "TEXT", "PAIR"]), st.integers(0, 2)), max_size=6))

@@ -56,7 +56,7 @@ def _is_imported(found: Any, by_value: set[str]) -> bool:
     module = sys.modules.get(name or "")
     if module is None or name.partition(".")[0] in by_value:
         return False
-    return (module if is_module else getattr(module, found.__qualname__, None)) is found
+    return (module if is_module else getattr(module, "__dict__", {}).get(found.__qualname__)) is found
 
 
 def _members(found: Any) -> list[object] | None:
