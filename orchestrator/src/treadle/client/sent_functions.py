@@ -48,35 +48,36 @@ class SentFunctions:
 
         Raises UsageError for a function that cannot be pickled.
         """
-        if content:
-            return self._keys.get(content.function) or self._send(
-                content.function, _packed(function, use), use, content
-            )
+        if content is None:
+            return self._current(function, use)
+        if content.function not in self._keys:
+            packed = _packed(function, use)
+            self._tell_change(use.name, content)
+            self._keys[content.function] = self._send(content.function, packed, use, content.parts)
+        return self._keys[content.function]
+
+    def _current(self, function: Callable[..., Any], use: FunctionUse) -> str:
+        """The key of a function as it is now."""
         place = id(function), use
-        parts, known = self._parts.get(place, ((), ""))
-        found = unchanging_parts(function)
-        if same_parts(parts, found):
-            return known
-        key = self._key(_packed(function, use), use)
-        if found:
-            self._parts[place] = found, key
-            if len(self._parts) > _LOOKED_AT:
-                self._parts.popitem(last=False)
+        before, key = self._parts.get(place, ((), ""))
+        parts = unchanging_parts(function)
+        if not same_parts(before, parts):
+            key = self._key(_packed(function, use), use)
+            if parts:
+                self._parts[place] = parts, key
+                if len(self._parts) > _LOOKED_AT:
+                    self._parts.popitem(last=False)
         return key
 
     def _key(self, packed: Packed, use: FunctionUse) -> str:
         known = hashlib.sha256(packed[0]).digest(), use
         if known not in self._keys or len(packed) > 1:
-            self._keys[known] = self._send(self._link.key(), packed, use, None)
+            self._keys[known] = self._send(self._link.key(), packed, use, {})
         return self._keys[known]
 
-    def _send(self, key: str, packed: Packed, use: FunctionUse, content: CallContent | None) -> str:
-        if content:
-            self._tell_change(use.name, content)
-            self._keys[key] = key
+    def _send(self, key: str, packed: Packed, use: FunctionUse, content: dict[str, str]) -> str:
         block = self._put([[packed]])
-        changing = content.parts if content else {}
-        self._link.send(FunctionAdded(key, use.name, block, *use.options, use.kept, use.parts, changing))
+        self._link.send(FunctionAdded(key, use.name, block, *use.options, use.kept, use.parts, content))
         return key
 
     def _tell_change(self, name: str, content: CallContent) -> None:
