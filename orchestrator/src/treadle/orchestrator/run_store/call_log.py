@@ -171,8 +171,7 @@ class CallIndex:
 
     def places(self, key: str) -> tuple[CallPlace, ...]:
         """The places of a call's partitions. Raises KeyError for an unknown call."""
-        segment, start = (first := self.first[key]).segment, first.partition
-        return tuple(CallPlace(segment, start + partition) for partition in range(len(self.calls[key].arguments.parts)))
+        return tuple(self.place(key, partition) for partition in range(len(self.calls[key].arguments.parts)))
 
     def with_inner(self, key: str) -> Iterator[str]:
         """The call, and the calls that only it needs. Raises KeyError for an unknown call."""
