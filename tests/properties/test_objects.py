@@ -1,4 +1,4 @@
-"""Workflows with shared objects have the result of the definition, whatever fails."""
+"""Workflows with shared objects have the result of the definition, with every kind of failure."""
 
 from __future__ import annotations
 
