@@ -188,8 +188,11 @@ def work(record: Any) -> None:
 
 
 def test_peak_memory_is_that_of_the_partition(bench: Bench) -> None:
-    give_back_memory()  # of earlier tests in this process, where the allocation would go unseen
-    before, during, after = (bench.outcome(per_record(allocate), source=[size]) for size in (1, 100 << 20, 1))
+    def measured(size: int) -> Outcome:
+        give_back_memory()  # an earlier test may have let this process keep it, where an allocation would go unseen
+        return bench.outcome(per_record(allocate), source=[size])
+
+    before, during, after = map(measured, (1, 100 << 20, 1))
     assert during.peak_memory > before.peak_memory + (90 << 20)
     if os.access("/proc/self/clear_refs", os.W_OK):
         assert after.peak_memory < before.peak_memory + (50 << 20)
@@ -202,7 +205,7 @@ def test_memory_is_measured_for_the_first_and_for_slow_partitions_of_a_task(
     program = Program("segment", (per_record(allocate),), Keep())
     partitions = tuple(Partition(index, ItemSplit((size,))) for index, size in enumerate(sizes))
     reports: list[Report] = []
-    give_back_memory()  # of earlier tests in this process, where the allocation would go unseen
+    give_back_memory()  # as above
     bench.runtime.run(Task("task", bench.job, program, partitions), KEY, reports.append)
     first, brief, long, _ = (report.peak_memory for report in reports)
     assert brief in (0, first) or brief > 1 << 20  # the machine may have been busy for a millisecond
