@@ -117,6 +117,47 @@ def dies_at(records: Iterator[int], *, step: int, context: Context) -> list[Any]
     return [total, sorted(number for piece in pieces for number in piece)]
 
 
+def trains(
+    records: Iterator[int],
+    *,
+    folder: str,
+    steps: int,
+    size: int = 1,
+    die: dict[str, list[int]] | None = None,
+    store: str = "",
+    context: Context,
+) -> list[float]:
+    """Adds up a reduce in each step, and saves [step, sum, ...] in a checkpoint. Notes each step that it does in
+    `folder`.
+
+    `die`: attempt -> [partition, step]: the member is killed in that step of that attempt, before its checkpoint. With
+    `store`, the folder of a store, the other member has put its state of that step there before.
+    """
+    mine, gang = float(sum(records)), context.gang
+    state = gang.restored
+    state = np.zeros(1 + size) if state is None else state
+    with ReduceChannel("sum", np.add) as channel:
+        for step in range(int(state[0]) + 1, steps + 1):
+            with Path(folder, f"{context.partition}.steps").open("a") as file:
+                file.write(f"{context.attempt}:{step}\n")
+            state[1:] += channel.all_reduce(np.full(1, mine * step))[0]
+            state[0] = step
+            if (die or {}).get(str(context.attempt)) == [context.partition, step]:
+                other = f"runs/{context.run}/blocks/checkpoints/sum/{step}.{1 - context.partition}.*"
+                while store and not any(Path(store).glob(other)):
+                    time.sleep(0.01)
+                os.kill(os.getpid(), signal.SIGKILL)
+            assert gang.checkpoint(state) == step
+    return [float(one) for one in state[:2]]
+
+
+def disagrees(records: Iterator[int], *, times: list[int], context: Context) -> int:
+    """Each member saves as many checkpoints as `times` has for its partition."""
+    for _ in range(times[context.partition]):
+        context.gang.checkpoint(list(records))
+    return context.gang.rank
+
+
 def raises_first(records: Iterator[int], *, folder: str, context: Context) -> int:
     if context.attempt == 1 and context.partition == 1:
         _note(folder, context)

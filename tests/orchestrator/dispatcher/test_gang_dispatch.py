@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from treadle.executors.interface import Capabilities, Slot
 from treadle.executors.program import Failure, Job, Outcome, Program, Report, Task
 from treadle.executors.program import Keep as KeepTail
-from treadle.orchestrator.dispatcher.decisions.attempt_outcomes import MAXIMUM_CRASHES, MAXIMUM_LOSSES, Past
+from treadle.orchestrator.dispatcher.decisions.attempt_outcomes import MAXIMUM_CRASHES, MAXIMUM_LOSSES, Past, Verdict
 from treadle.orchestrator.dispatcher.decisions.dispatch import PlannedAttempt
 from treadle.orchestrator.dispatcher.decisions.gang import GangDispatch
 from treadle.orchestrator.dispatcher.driver_context.slot_pool import SlotPool
 from treadle.orchestrator.plan.plan import Policy
+from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import FailureClass, TreadleError
 
 TRIO = Policy(gang=3, maximum_attempts=2, initial_interval=1.0)
@@ -108,6 +109,45 @@ def test_losses_are_the_gangs() -> None:
     assert found is not None
     assert found.failure.failure is FailureClass.POISON
     assert found.failure.partition == 0
+
+
+def state(partition: int) -> BlockRef:
+    return BlockRef(f"checkpoints/s/1.{partition}.x", "objects", 1, (), ("store",))
+
+
+def test_checkpoint_has_the_states_of_all_members_or_none() -> None:
+    core = GangDispatch(TRIO)
+    start(core)
+    assert core.saved(2, state(2)) == core.saved(0, state(0)) == ()
+    assert core.saved(1, state(1)) == (state(0), state(1), state(2))
+    assert core.saved(2, state(2)) == core.saved(0, state(0)) == (), "the next one"
+    core.broke("b", failure(1, FailureClass.WORKER_LOST))
+    assert core.saved(1, state(1)) == ()
+    for slot in SLOTS:
+        core.verdict(slot, 0)
+        core.ended(slot)
+    start(core)
+    assert core.saved(1, state(1)) == core.saved(0, state(0)) == (), "the states of the attempt before are gone"
+
+
+def test_losses_before_a_checkpoint_do_not_count() -> None:
+    core = GangDispatch(TRIO, Past(losses=dict.fromkeys(range(3), MAXIMUM_LOSSES - 1)))
+    start(core)
+    for partition in range(3):
+        core.saved(partition, state(partition))
+    core.broke("a", failure(0, FailureClass.WORKER_LOST))
+    found = [core.verdict(slot, 0) or core.ended(slot) for slot in SLOTS][-1]
+    assert isinstance(found, Verdict)
+    assert not found.final
+
+
+def test_member_that_has_ended_without_a_checkpoint_is_named() -> None:
+    core = GangDispatch(TRIO)
+    start(core)
+    core.delivered(outcome(2))
+    assert core.ended_early is None, "no member waits for it"
+    core.saved(0, state(0))
+    assert core.ended_early == 2
 
 
 def test_a_gang_goes_on_from_the_counts_of_its_ledger() -> None:

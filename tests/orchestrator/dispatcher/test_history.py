@@ -15,6 +15,7 @@ from treadle.orchestrator.dispatcher.ledger.ledger import (
     Epoch,
     Expected,
     Failed,
+    GangCheckpoint,
     Lost,
     Record,
     Started,
@@ -157,3 +158,27 @@ def test_a_persons_resume_forgives_everything_and_a_mere_takeover_nothing() -> N
 def test_lost_partitions_are_those_whose_committed_block_it_is() -> None:
     known = [outcome(0, 1, HOST), outcome(1, 2, HOST), outcome(2)]
     assert lost_partitions(known, ["s/0.1.x", "s/1.1.x", "s/2.1.x"]) == (0,)
+
+
+def checkpoint(number: int, *states: str) -> GangCheckpoint:
+    return GangCheckpoint("s", number, tuple(BlockRef(name, "objects", 1, (), ("store",)) for name in states))
+
+
+def test_last_two_checkpoints_count_until_the_commit() -> None:
+    records: list[Record] = [epoch(1), *(checkpoint(number, f"{number}.0") for number in (1, 2, 3))]
+    assert set(replay(records, "s").checkpoints) == {2, 3}
+    assert replay(records, "other").checkpoints == {}
+    damaged = [*records, checkpoint(3)]
+    assert set(replay(damaged, "s").checkpoints) == {2}
+    again = replay([*damaged, checkpoint(3, "3.0.b")], "s")
+    assert [state.name for state in again.checkpoints[3]] == ["3.0.b"]
+    assert set(again.checkpoints) == {2, 3}
+    assert replay([*records, commit(0)], "s").checkpoints == {}
+
+
+def test_checkpoint_starts_the_count_of_losses_again() -> None:
+    records: list[Record] = [epoch(1), Started("s", {0: 1}), failed(0, 1, "worker lost", False), Started("s", {0: 2})]
+    taken_over = [*records, epoch(2)]
+    assert (replay(taken_over, "s").losses, replay(taken_over, "s").crashes) == ({0: 1}, {0: 1})
+    after = replay([*taken_over, Started("s", {0: 3}), checkpoint(1, "1.0")], "s")
+    assert (after.losses, after.crashes, after.starts[0]) == ({}, {}, 3)

@@ -13,6 +13,7 @@ from treadle.primitives.coordinator import (
     Disconnect,
     Returned,
     SendToConnection,
+    StateSaved,
     Timing,
     Tree,
     children,
@@ -20,6 +21,7 @@ from treadle.primitives.coordinator import (
 )
 from treadle.primitives.coordinator import messages as m
 from treadle.primitives.coordinator.machine import _HANDLERS  # private: every handler needs a case
+from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import UsageError
 
 CHANNEL = "c"
@@ -433,8 +435,8 @@ def test_a_copy_of_a_member_is_refused_while_the_member_is_there() -> None:
 def test_member_is_dismissed_by_its_owner() -> None:
     bench = Bench()
     bench.connect(0, "m0")
-    assert bench.done(bench.machine.dismiss("m0", bench.now)) == [("m0", m.Dismissed())]
-    assert bench.done(bench.machine.dismiss("m1", bench.now)) == []
+    assert bench.done(bench.machine.tell("m0", m.Dismissed(), bench.now)) == [("m0", m.Dismissed())]
+    assert bench.done(bench.machine.tell("m1", m.Dismissed(), bench.now)) == []
     bench.say(0, m.Bye())
     assert not bench.machine.present("m0")
 
@@ -532,3 +534,14 @@ def test_nothing_is_left_of_a_gang_that_has_gone() -> None:
     bench.tick(20.0)
     assert bench.machine.statistics() == Coordinator().statistics()
     assert bench.machine.wakes_at() is None
+
+
+def test_state_of_a_checkpoint_goes_to_the_owner_and_its_answer_to_the_member() -> None:
+    bench = Bench()
+    bench.connect(0, "gang/0.a")
+    state = BlockRef("checkpoints/s/1.0", "objects", 1, (), ("store",))
+    assert bench.machine.received(0, m.SaveState(1, state), bench.now) == [StateSaved("gang/0.a", 1, state)]
+    answer = m.Checkpointed(1)
+    assert bench.done(bench.machine.tell("gang/0.a", answer, bench.now)) == [("gang/0.a", answer)]
+    bench.cut(0)
+    assert bench.done(bench.machine.tell("gang/0.a", answer, bench.now)) == [], "it repeats its state when it is back"

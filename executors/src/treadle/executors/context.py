@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.random import Generator
 
+    from treadle.primitives.channels import GangContext
     from treadle.primitives.objects.effects import StageObject, StageObjects
     from treadle.primitives.sealing import SealedStore
     from treadle.primitives.stores.store import Store
@@ -86,6 +87,13 @@ class Context:
         from treadle.primitives.objects.effects import StageObjects
 
         return StageObjects(self.used_objects)
+
+    @cached_property
+    def gang(self) -> GangContext:
+        """The gang in which the function runs, with its checkpoints. Raises UsageError outside of a gang."""
+        from .attempt_gang import AttemptGang
+
+        return AttemptGang()
 
     @cached_property
     def rng(self) -> Generator:

@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from treadle.primitives.channels import GangContext
 from treadle.primitives.errors import TreadleError, UsageError
 from treadle.primitives.functions import describe, matches_type
 from treadle.primitives.record_location import RecordPlace
@@ -74,6 +75,11 @@ class ReferenceContext:
     def record(self) -> RecordPlace:
         """The location of the record that the function was called with."""
         return self.find_record()
+
+    @property
+    def gang(self) -> GangContext:
+        """The gang of the calling thread. Raises UsageError outside of a gang."""
+        return GangContext()
 
     @cached_property
     def rng(self) -> Generator:

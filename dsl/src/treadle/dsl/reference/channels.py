@@ -15,9 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from treadle.primitives.blocks import Blocks
-from treadle.primitives.channels.errors import DeadlinePassed, MemberLost
+from treadle.primitives.channels.errors import EQUALLY_OFTEN, DeadlinePassed, MemberLost
 from treadle.primitives.channels.gang import Gang
 from treadle.primitives.channels.member_scope import standing_in
+from treadle.primitives.encoding.codec import encode
+from treadle.primitives.errors import UsageError
 from treadle.primitives.stores.store import Store
 
 T = TypeVar("T")
@@ -71,6 +73,9 @@ class _Room:
         self.blocks = Blocks(Store.open("memory://"), "reference", None)
         self.halls: dict[str, _Hall] = {}
         self.gates: dict[str, _Gate] = {}
+        self.ended: set[int] = set()
+        self.saved = [0] * size
+        """The number of states that each member has saved."""
 
     def run(self, rank: int, part: Callable[[], T], results: dict[int, T]) -> None:
         member = _Member(self, rank)
@@ -84,6 +89,7 @@ class _Room:
         finally:
             with self.changed:
                 self.present -= 1
+                self.ended.add(rank)
                 for channel in [name for name, hall in self.halls.items() if rank in hall.machines]:
                     member.leave(channel)
                 self.changed.notify_all()
@@ -170,6 +176,22 @@ class _Member:
     def send(self, sends: Iterable[Any]) -> None:
         with self._room.changed:
             self._room.deliver(self._rank, sends)
+
+    def save_state(self, state: Any, deadline: float) -> int:
+        """A checkpoint is only a barrier here, since no member is lost."""
+        encode("objects", [state])
+        room = self._room
+        with room.changed:
+            room.saved[self._rank] = number = room.saved[self._rank] + 1
+            room.changed.notify_all()
+
+        def complete() -> int | None:
+            behind = [rank for rank, count in enumerate(room.saved) if count < number]
+            if early := [rank for rank in behind if rank in room.ended]:
+                raise UsageError(f"checkpoint {number}: member {early[0]} has ended without it", EQUALLY_OFTEN)
+            return None if behind else number
+
+        return room.wait(f"checkpoint {number}", complete, time.monotonic() + deadline)
 
     def wait_at(self, barrier: str, parties: int, deadline: float) -> None:
         room = self._room

@@ -75,8 +75,8 @@ class LocalExecutor:
     @asynccontextmanager
     async def gang_place(self, run: str) -> AsyncIterator[MeetingPlace]:  # noqa: ARG002
         """See `GangExecutor`."""
-        async with self._gangs.coordinator() as address:
-            yield MeetingPlace(address, one_host=self.capabilities.shares_host)
+        async with self._gangs.coordinator() as server:
+            yield MeetingPlace(server, server.address, one_host=self.capabilities.shares_host)
 
     async def stop(self) -> None:
         """Kill every worker and its descendants; return when they are gone. Running attempts are reported as lost."""

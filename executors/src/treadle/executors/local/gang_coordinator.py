@@ -27,15 +27,14 @@ class GangCoordinator:
         self._turn = asyncio.Lock()
 
     @asynccontextmanager
-    async def coordinator(self) -> AsyncIterator[str]:
-        """Yields the coordinator's address. It stops listening after the last gang. Raises WireError when it cannot
+    async def coordinator(self) -> AsyncIterator[CoordinatorServer]:
+        """Yields the coordinator. It stops listening after the last gang. Raises WireError when it cannot
         listen."""
         async with self._turn:
-            self._server = self._server or await self._start()
-            address = self._server.address
+            server = self._server = self._server or await self._start()
             self._guests += 1
         try:
-            yield address
+            yield server
         finally:
             await asyncio.shield(self._leave())
 

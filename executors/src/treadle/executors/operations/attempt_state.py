@@ -219,6 +219,8 @@ class Attempt:
         failure."""
         if self.error is not None:
             return self.error
+        if isinstance(error, InputFailed):  # of `context.gang`
+            return self._first(error)
         key = key_of_failure(error) if key is NOTHING else key
         place = "" if isinstance(error, MemoryError) else self.places.text(stage, position, key)
         return self._first(StageFailed(stage, position, error, not matches_type(error, names), place))
@@ -240,7 +242,7 @@ class Attempt:
     def set_aside(self, op: MapRecords | MapPartition, position: int | None, record: Any, error: BaseException) -> None:
         """Record a failed record of a tolerant stage, or raise the error that fails the attempt."""
         tolerable = self.partition.final or matches_type(error, op.non_retryable)
-        if self.error is not None or isinstance(error, MemoryError) or not tolerable:
+        if self.error is not None or isinstance(error, MemoryError | InputFailed) or not tolerable:
             raise self.fail(op.stage, position, error, op.non_retryable) from error
         place, redactor = self.places.of(op.stage, position), self.services.redactor
         if op.stage not in self.first_failed:

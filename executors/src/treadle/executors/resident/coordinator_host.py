@@ -153,11 +153,12 @@ class Hub:
     async def gang_place(self, run: str) -> AsyncIterator[MeetingPlace]:
         """See `GangExecutor`. The identity is used for these gangs only, because user code could read it."""
         await self.start()
+        assert self._server is not None
         with tempfile.TemporaryDirectory() as folder:
             identity = await asyncio.to_thread(_pem, Path(folder)) if self._encrypts else ""
         self._gangs[run] += 1
         try:
-            yield MeetingPlace(self.address, inbound=self.meeting.inbound, identity=identity)
+            yield MeetingPlace(self._server, self.address, inbound=self.meeting.inbound, identity=identity)
         finally:
             self._gangs[run] -= 1
 

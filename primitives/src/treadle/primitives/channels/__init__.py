@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ..lazy_import import late
 from .errors import DeadlinePassed, MemberLost, ReduceFailed
 from .gang import Gang
+from .gang_context import GangContext
 from .member_scope import current_gang
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ __all__ = [
     "BroadcastChannel",
     "DeadlinePassed",
     "Gang",
+    "GangContext",
     "MemberLost",
     "ReduceChannel",
     "ReduceFailed",

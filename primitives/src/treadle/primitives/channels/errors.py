@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from ..errors import TreadleError
 
+EQUALLY_OFTEN = "All members of a gang must call checkpoint equally often."
+
 
 class MemberLost(TreadleError):
     """A member of the channel failed, so this operation has no result; the next operation is among the remaining

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from msgspec import Struct
+
+from ..encoding.references import BlockRef
+
+if TYPE_CHECKING:
+    from ..coordinator.server import CoordinatorServer
 
 CHANNELS = "channels"
 """The folder, below the run's, of the blocks of all its gangs."""
@@ -11,6 +18,8 @@ CHANNELS = "channels"
 class MeetingPlace(Struct, frozen=True):
     """How the members of a gang reach their coordinator and each other."""
 
+    coordinator: CoordinatorServer
+    """In the driver's process: the members' checkpoints go through it."""
     address: str
     """See `Gang.address`."""
     one_host: bool = False
@@ -46,6 +55,20 @@ class Gang(Struct, frozen=True, array_like=True):
     """For connections between members off loopback: PEM of a private key and its certificate, which the members share.
     Without it, members off loopback cannot be dialled.
     """
+    checkpoint: int = 0
+    """Number of the checkpoint from which the gang starts; 0: from the beginning."""
+    state: BlockRef | None = None
+    """This member's state in that checkpoint."""
+
+
+STATES = "checkpoints"
+"""The folder, below the run's, of the states that members have saved."""
+
+
+def state_name(gang: Gang, checkpoint: int) -> str:
+    """The name of a member's state, which is the same for each attempt: the `#` in a gang's name separates the segment
+    from the attempt."""
+    return f"{STATES}/{gang.name.rpartition('#')[0]}/{checkpoint}.{gang.rank}"
 
 
 def folder_of(gang: str) -> str:

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
@@ -16,6 +16,7 @@ from ..blocks import Blocks
 from ..coordinator.messages import (
     Broken,
     Bye,
+    Checkpointed,
     Count,
     Counted,
     Dial,
@@ -36,6 +37,7 @@ from ..hole_punching import ANY, Reacher
 from ..stores.shared_memory import SHARED_MEMORY, host_id
 from ..wire import Address, address_of, identity_of, is_loopback, listen, parse
 from .barriers import MemberBarriers
+from .checkpoints import MemberCheckpoints
 from .errors import DeadlinePassed, MemberLost
 from .gang import Gang, folder_of
 from .io.coordinator_client import CoordinatorClient
@@ -94,6 +96,7 @@ class Member:
             self._loop, gang.address, gang.run, key, self._introduction, self._on_message, source
         )
         self._barriers = MemberBarriers(self._loop, gang, blocks, self._uplink.send)
+        self._checkpoints = MemberCheckpoints(self._loop, gang, blocks, self._uplink.send)
         self._roads = Roads(self._loop, self.name, gang.run, key, self._relay, self._on_letter, self._reach)
         self._reacher: Reacher | None = None
         self._key = key
@@ -243,6 +246,10 @@ class Member:
         except Late:
             raise self._late(f"barrier {barrier}", barrier, "wait", forming=True) from None
 
+    def save_state(self, state: Any, deadline: float) -> int:
+        """See `GangContext.checkpoint`; `deadline` in seconds."""
+        return self._checkpoints.save(state, deadline)
+
     def _settle(self, deadline: float) -> None:
         """Wait until the coordinator has processed Leave. A board bypasses the coordinator, and after the barrier other
         members may join the channel again.
@@ -281,6 +288,7 @@ class Member:
         for joined in self._channels.values():
             yield self._joins_again(joined)
         yield from self._barriers.waits()
+        yield from self._checkpoints.unanswered()
 
     def _joins_again(self, joined: Joined) -> Join:
         old, roster = joined.join, joined.machine.roster
@@ -306,6 +314,8 @@ class Member:
             self._roads.from_relay(message.member, message.body)
         elif isinstance(message, Released | Broken):
             self._barriers.heard(message)
+        elif isinstance(message, Checkpointed):
+            self._checkpoints.heard(message)
         elif isinstance(message, Dial):
             self._on_dial(message)
         elif isinstance(message, Counted):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..blocks import Blocks
 from ..errors import UsageError
@@ -28,6 +28,13 @@ class _Place:
 
             self._member = Member(self.gang, self._key, self._blocks)
         return self._member
+
+    def restored(self) -> Any:
+        state = self.gang.state
+        if state is None:
+            return None
+        value = self._blocks.get(state.slice(0))
+        return value[0] if state.kind == "objects" else value
 
     def close(self) -> None:
         if self._member is not None:
@@ -80,6 +87,14 @@ def current_gang() -> Gang:
 def current_member() -> Member:
     """Return this process as a connected member of its gang. Raises UsageError outside of a gang."""
     return _thread.member if hasattr(_thread, "member") else _current().member()
+
+
+def restored_state() -> Any:
+    """The state of this member in the checkpoint from which its gang starts; None: there is none.
+
+    Raises UsageError outside of a gang, and the errors of `Blocks.get`.
+    """
+    return None if hasattr(_thread, "member") else _current().restored()
 
 
 def _current() -> _Place:

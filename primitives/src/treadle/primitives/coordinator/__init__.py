@@ -2,9 +2,9 @@
 (docs/coordinator.md).
 """
 
-from .component import CoordinatorLimits, Timing
-from .instructions import Deliver, Disconnect, Instruction, Returned, SendToConnection
-from .machine import Coordinator, Statistics
+from .component import CoordinatorLimits, Statistics, Timing
+from .instructions import Deliver, Disconnect, Instruction, Returned, SendToConnection, StateSaved
+from .machine import Coordinator
 from .tree import Tree, children, depth, parent
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Instruction",
     "Returned",
     "SendToConnection",
+    "StateSaved",
     "Statistics",
     "Timing",
     "Tree",

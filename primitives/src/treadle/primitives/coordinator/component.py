@@ -57,6 +57,17 @@ class CoordinatorLimits(Struct, frozen=True):
     """Finished tasks that are remembered, so that a repeated result is accepted again."""
 
 
+class Statistics(Struct, frozen=True):
+    """Counts of the coordinator's entries, by kind."""
+
+    members: int = 0
+    connections: int = 0
+    channels: int = 0
+    barriers: int = 0
+    blocks: int = 0
+    tasks: int = 0
+
+
 class Refusal(TreadleError):
     """A request of a member is refused: the member receives the reason, and nothing has changed."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ..encoding.references import BlockRef
 from .messages import ToMember
 
 
@@ -37,4 +38,12 @@ class Returned(NamedTuple):
     """The member was lost while it held the task: the task may have begun, and its progress is unknown."""
 
 
-Instruction = SendToConnection | Disconnect | Deliver | Returned
+class StateSaved(NamedTuple):
+    """Give the owner of a gang the state that a member has saved for a checkpoint."""
+
+    member: str
+    checkpoint: int
+    state: BlockRef
+
+
+Instruction = SendToConnection | Disconnect | Deliver | Returned | StateSaved

@@ -40,12 +40,13 @@ from msgspec import Struct
 from .barriers import Barriers
 from .block_directory import BlockDirectory
 from .channels import Channels
-from .component import CoordinatorLimits, Deadlines, Epochs, Refusal, Timing, check
-from .instructions import Deliver, Disconnect, Instruction, Returned, SendToConnection
+from .component import CoordinatorLimits, Deadlines, Epochs, Refusal, Statistics, Timing, check
+from .instructions import Deliver, Disconnect, Instruction, Returned, SendToConnection, StateSaved
 from .messages import (
     Alive,
     Announce,
     Bye,
+    Checkpointed,
     Count,
     Counted,
     Dial,
@@ -62,6 +63,7 @@ from .messages import (
     Refused,
     Relay,
     Relayed,
+    SaveState,
     Seat,
     Take,
     ToMember,
@@ -69,17 +71,6 @@ from .messages import (
     Withdraw,
 )
 from .task_queue import Tasks
-
-
-class Statistics(Struct, frozen=True):
-    """Counts of the coordinator's entries, by kind."""
-
-    members: int = 0
-    connections: int = 0
-    channels: int = 0
-    barriers: int = 0
-    blocks: int = 0
-    tasks: int = 0
 
 
 class _Member(Struct):
@@ -210,11 +201,11 @@ class Coordinator:
         self._tasks.withdraw(task)
         return out
 
-    def dismiss(self, member: str, now: float) -> list[Instruction]:
-        """The owner asks the member to leave; does nothing when the member is absent."""
+    def tell(self, member: str, message: Dismissed | Checkpointed, now: float) -> list[Instruction]:
+        """The owner sends a message to a member; does nothing when the member is absent."""
         out = self._begin(now)
         if member in self._members:
-            self._post(member, Dismissed())
+            self._post(member, message)
         return out
 
     def _begin(self, now: float) -> list[Instruction]:
@@ -377,6 +368,9 @@ class Coordinator:
         if self._tasks.finish(member.name, message):
             self._out.append(Deliver(message.task, member.name, message.result))
 
+    def _on_save_state(self, member: _Member, message: SaveState) -> None:
+        self._out.append(StateSaved(member.name, message.checkpoint, message.state))
+
 
 _HANDLERS: dict[type, Callable[[Coordinator, _Member, Any], None]] = {
     Hello: Coordinator._on_hello,
@@ -394,4 +388,5 @@ _HANDLERS: dict[type, Callable[[Coordinator, _Member, Any], None]] = {
     Take: Coordinator._on_take,
     GiveUp: Coordinator._on_give_up,
     Finished: Coordinator._on_finished,
+    SaveState: Coordinator._on_save_state,
 }

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from ..encoding.references import BlockRef
+
 # -- from a member ----------
 
 
@@ -127,6 +129,13 @@ class Finished(Struct, frozen=True, tag="finished"):
     task: str
     epoch: int
     result: bytes = b""
+
+
+class SaveState(Struct, frozen=True, tag="save"):
+    """This member's state for a checkpoint of its gang; `Checkpointed` answers. Sent again after a reconnect."""
+
+    checkpoint: int
+    state: BlockRef
 
 
 # -- to a member ----------
@@ -250,6 +259,13 @@ class Withdrawn(Struct, frozen=True, tag="withdrawn"):
     epoch: int
 
 
+class Checkpointed(Struct, frozen=True, tag="checkpointed"):
+    """The owner has recorded the checkpoint, or never will: then `refused` gives the reason."""
+
+    checkpoint: int
+    refused: str = ""
+
+
 class Dismissed(Struct, frozen=True, tag="dismissed"):
     """The owner does not need the member any more; it answers with Bye."""
 
@@ -270,6 +286,7 @@ FromMember = (
     | Take
     | GiveUp
     | Finished
+    | SaveState
 )
 ToMember = (
     View
@@ -283,6 +300,7 @@ ToMember = (
     | AssignedTask
     | Accepted
     | Withdrawn
+    | Checkpointed
     | Dismissed
     | Alive
 )

@@ -21,10 +21,10 @@ from ..wire.handshake import Handshake, KeyOf
 from ..wire.message_codec import decoder, encode_head
 from ..wire.server_connection import ServerConnection
 from ..wire.unauthenticated import Strangers, allowance
-from .component import CoordinatorLimits, Timing
-from .instructions import Deliver, Disconnect, Instruction, Returned, SendToConnection
-from .machine import Coordinator, Statistics
-from .messages import FromMember, ToMember
+from .component import CoordinatorLimits, Statistics, Timing
+from .instructions import Deliver, Disconnect, Instruction, Returned, SendToConnection, StateSaved
+from .machine import Coordinator
+from .messages import Checkpointed, Dismissed, FromMember, ToMember
 
 if TYPE_CHECKING:
     from ..wire.tls import Identity
@@ -34,6 +34,9 @@ OnResult = Callable[[str, Deliver], None]
 
 OnReturned = Callable[[str, Returned], None]
 """Called in the event loop with a run and a task that its member did not finish."""
+
+OnSaved = Callable[[StateSaved], None]
+"""Called in the event loop with a state that a member of a gang has saved."""
 
 HANDSHAKE_SECONDS = 10.0
 """Time from accepting a connection until the member must have proved that it holds the run's key, TLS included."""
@@ -50,6 +53,8 @@ class _Run:
         self.connections: dict[int, ServerConnection] = {}
         self.instructions: list[Instruction] = []
         self.timer: asyncio.TimerHandle | None = None
+        self.owners: dict[str, OnSaved] = {}
+        """Gang -> receives the states that its members save."""
 
 
 class CoordinatorServer:
@@ -135,8 +140,25 @@ class CoordinatorServer:
 
     def dismiss(self, run: str, member: str) -> None:
         """Ask a member to leave."""
+        self._tell(run, member, Dismissed())
+
+    def own(self, run: str, gang: str, saved: OnSaved) -> None:
+        """From now on, call `saved` in the event loop with each state that a member of the gang saves."""
+        self._run(run).owners[gang] = saved
+
+    def disown(self, run: str, gang: str) -> None:
+        """The opposite of `own`; does nothing for another gang."""
+        if (found := self._runs.get(run)) is not None and gang in found.owners:
+            del found.owners[gang]
+            self._later(run)
+
+    def answer(self, run: str, member: str, checkpoint: int, refused: str = "") -> None:
+        """Answer a state that a member has saved: its checkpoint is on record, or is refused for a reason."""
+        self._tell(run, member, Checkpointed(checkpoint, refused))
+
+    def _tell(self, run: str, member: str, message: Dismissed | Checkpointed) -> None:
         if (found := self._runs.get(run)) is not None:
-            found.instructions += found.machine.dismiss(member, self._clock())
+            found.instructions += found.machine.tell(member, message, self._clock())
             self._later(run)
 
     def present(self, run: str, member: str) -> bool:
@@ -218,7 +240,7 @@ class CoordinatorServer:
         if due is not None:
             delay = max(0.0, due - self._clock())
             run.timer = asyncio.get_running_loop().call_later(delay, self._later, name)
-        elif not (run.connections or run.machine.statistics().tasks):
+        elif not (run.connections or run.owners or run.machine.statistics().tasks):
             self._runs.pop(name, None)
 
     def _perform(self, name: str, run: _Run, instructions: list[Instruction]) -> None:
@@ -235,6 +257,9 @@ class CoordinatorServer:
                     self._on_result(name, instruction)
                 case Returned():
                     self._on_returned(name, instruction)
+                case StateSaved(member):
+                    if (saved := run.owners.get(member.rpartition("/")[0])) is not None:
+                        saved(instruction)
         for number, batch in heads.items():
             if (connection := run.connections.get(number)) is not None:
                 connection.write(batch)

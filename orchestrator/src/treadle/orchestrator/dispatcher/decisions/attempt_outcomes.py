@@ -5,7 +5,7 @@ user error       yes            again after back-off; final at maximumAttempts o
 out of memory    yes            again with twice the memory, up to `memory.max`
 timed out        yes            again after back-off
 throttled        no             again after back-off, which grows
-worker lost      no             again; the tenth loss of one partition is `poison`, final
+worker lost      no             again; the tenth loss of one partition without progress is `poison`, final
 data corrupt,    no             with lost blocks: the segment stops and names them, and their producer runs again;
 unreachable                     without: final if corrupt or not retryable, else again after back-off, ten times
 internal         yes            final
@@ -88,6 +88,10 @@ class Budgets:
     def is_last(self, partition: int) -> bool:
         """Returns whether a failure of the partition's next attempt would be final."""
         return self._spent[partition] + 1 >= self._maximum_attempts
+
+    def progressed(self, partition: int) -> None:
+        """The partition has saved its progress: losses before do not count any more."""
+        self._losses[partition] = 0
 
     def judge(self, failure: Failure) -> Verdict:
         """Count the failed attempt and decide its consequence."""

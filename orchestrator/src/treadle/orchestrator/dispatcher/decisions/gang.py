@@ -5,6 +5,7 @@ attempt:
 
     waits     -- n slots are free -->         runs, a partition in each
     runs      -- all outcomes arrived -->     committed, all in one record of the ledger
+    runs      -- all states arrived -->       runs, with a checkpoint: one record of the ledger
     runs      -- a member failed -->          breaks: the other members are ended, their outcomes do not count
     breaks    -- every slot is free -->       judged by the first failure; waits again, or has failed
 
@@ -22,6 +23,7 @@ from collections.abc import Mapping
 import msgspec
 
 from treadle.executors.program import Failure, Outcome
+from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import FailureClass
 
 from ...plan.plan import Policy
@@ -48,6 +50,8 @@ class GangDispatch(Dispatch):
         """Members of the attempt under way that have a slot."""
         self._assignment: Assignment | None = None
         self._outcomes: dict[int, Outcome] = {}
+        self._states: dict[int, BlockRef] = {}
+        """The states that members have saved for the next checkpoint."""
         self._cause: Failure | None = None
 
     # -- queries
@@ -60,6 +64,11 @@ class GangDispatch(Dispatch):
         """Slots that the gang takes at once: its size when it is due to start, otherwise 0."""
         self._release(now)
         return self.size if self._waiting() and not self.stopped else 0
+
+    @property
+    def ended_early(self) -> int | None:
+        """A partition that is done, and for which other members wait at a checkpoint."""
+        return min(self._outcomes.keys() - self._states.keys(), default=None) if self._states else None
 
     def problem(self) -> tuple[FailureClass, str] | None:
         if not self.failed or self._cause is None:
@@ -75,12 +84,24 @@ class GangDispatch(Dispatch):
             self._assignment = super().next_task(_ALL, now)
             self._begun, self._cause = 0, None
             self._outcomes.clear()
+            self._states.clear()
         if self._assignment is None or self._begun == self.size:
             return None
         self._members[slot] = partition = self._begun
         self._begun += 1
         (attempt,) = self._assignment.attempts
         return Assignment((msgspec.structs.replace(attempt, partition=partition),), self._assignment.memory)
+
+    def saved(self, partition: int, state: BlockRef) -> tuple[BlockRef, ...]:
+        """Add a member's state for the next checkpoint. Returns every state, in order, once all members have saved
+        one."""
+        self._states[partition] = state
+        if self._cause is not None or len(self._states) < self.size:
+            return ()
+        states = tuple(self._states[rank] for rank in range(self.size))
+        self._states.clear()
+        self._budgets.progressed(0)
+        return states
 
     def delivered(self, outcome: Outcome) -> tuple[Outcome, ...]:
         """Add a member's outcome. Returns every outcome, in order, once all members have delivered."""

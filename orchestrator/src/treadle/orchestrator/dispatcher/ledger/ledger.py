@@ -29,6 +29,7 @@ from msgspec import Struct
 from treadle.executors.program import Outcome
 from treadle.primitives import sealing
 from treadle.primitives.encoding.decoding import decoded
+from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import MissingError, TreadleError
 from treadle.primitives.stores.store import Store
 
@@ -99,6 +100,15 @@ class Lost(Struct, frozen=True, tag="lost"):
     """True: a user has the segment run again, so the attempts that follow are not a repair."""
 
 
+class GangCheckpoint(Struct, frozen=True, tag="gang checkpoint"):
+    """The states of all members of a gang, by rank. It counts until a later one of the segment, or its commit."""
+
+    segment: str
+    number: int
+    states: tuple[BlockRef, ...]
+    """Empty: this checkpoint is damaged, and the one before it counts again."""
+
+
 class Closed(Struct, frozen=True, tag="closed"):
     """The segment's committed set is final. Used within a loop; elsewhere the manifest records it."""
 
@@ -115,7 +125,7 @@ class Iterated(Struct, frozen=True, tag="iterated"):
     finished: bool
 
 
-Record = Epoch | Expected | Started | Committed | Copied | Failed | Lost | Closed | Iterated
+Record = Epoch | Expected | Started | Committed | Copied | Failed | Lost | GangCheckpoint | Closed | Iterated
 
 
 class ChainEntry(Struct, frozen=True, array_like=True):

@@ -11,10 +11,24 @@ from dataclasses import dataclass, field
 import msgspec
 
 from treadle.executors.program import Outcome
+from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import FailureClass
 
 from .group_commit import LedgerWriter
-from .ledger import CANCELLED, Closed, Committed, Copied, Epoch, Expected, Failed, Iterated, Lost, Record, Started
+from .ledger import (
+    CANCELLED,
+    Closed,
+    Committed,
+    Copied,
+    Epoch,
+    Expected,
+    Failed,
+    GangCheckpoint,
+    Iterated,
+    Lost,
+    Record,
+    Started,
+)
 
 
 @dataclass
@@ -41,6 +55,8 @@ class SegmentHistory:
     closed: bool = False
     frozen: set[int] = field(default_factory=set)
     """The committed partitions when the first block was lost. A quorum is met once, by these partitions for ever."""
+    checkpoints: dict[int, tuple[BlockRef, ...]] = field(default_factory=dict)
+    """Number -> the states of a gang's members: the last two checkpoints, so that one may be damaged."""
     resumption: int = 0
     _open: set[int] = field(default_factory=set)
 
@@ -58,6 +74,7 @@ class SegmentHistory:
             case Committed(name, outcome) if name == segment:
                 self.committed[outcome.partition] = outcome
                 self.failed.pop(outcome.partition, None)
+                self.checkpoints = {}
                 self._ended(outcome.partition, outcome.attempt)
             case Copied(name, partitions) if name == segment:
                 self.committed |= {p: copied(self.committed[p]) for p in partitions if p in self.committed}
@@ -69,10 +86,12 @@ class SegmentHistory:
                     counts[record.partition] = counts.get(record.partition, 0) + 1
                 self._ended(record.partition, record.attempt)
             case Lost(name, partitions) if name == segment:
-                self.closed, self.opened = False, None
+                self.closed, self.opened, self.checkpoints = False, None, {}
                 self.frozen = set() if record.anew else self.frozen or set(self.committed)
                 for partition in partitions:
                     self.committed.pop(partition, None)
+            case GangCheckpoint(name, number, states) if name == segment:
+                self._checkpoint(number, states)
             case Closed(name) if name == segment:
                 self.closed = True
 
@@ -80,6 +99,16 @@ class SegmentHistory:
     def running(self) -> int:
         """Partitions whose attempt has begun and has no outcome. Their driver may be dead."""
         return len(self._open)
+
+    def _checkpoint(self, number: int, states: tuple[BlockRef, ...]) -> None:
+        """A gang that has made progress has all its losses before it: only those without progress are poison."""
+        if not states:
+            self.checkpoints = {one: kept for one, kept in self.checkpoints.items() if one != number}
+            return
+        before = max(self.checkpoints, default=0)
+        self.checkpoints = {one: kept for one, kept in self.checkpoints.items() if one == before} | {number: states}
+        self.losses.clear()
+        self.crashes.clear()
 
     def _take_over(self, epoch: Epoch) -> None:
         for partition in self._open:

@@ -69,8 +69,8 @@ class BorrowedSlots:
     async def gang_place(self, run: str) -> AsyncIterator[MeetingPlace]:
         """See `GangExecutor`. The coordinator listens where this driver lends its slots, on a port of its own."""
         meeting = GangCoordinator({run: self.key}.get, self.lending.address)
-        async with meeting.coordinator() as address:
-            yield MeetingPlace(address, identity=meeting.identity)
+        async with meeting.coordinator() as server:
+            yield MeetingPlace(server, server.address, identity=meeting.identity)
 
     def attempt(self, gang: Gang) -> _Attempt:
         if gang.name not in self._attempts:

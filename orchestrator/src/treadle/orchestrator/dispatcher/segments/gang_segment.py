@@ -19,6 +19,7 @@ from ..decisions.attempt_outcomes import Verdict
 from ..decisions.dispatch import Assignment
 from ..decisions.gang import GRACE, GangDispatch
 from ..ledger.ledger import Failed, Lost, Started
+from .gang_checkpoints import Checkpoints
 from .segment import SegmentRun
 
 _log = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ class GangRun(SegmentRun):
     _core: GangDispatch
     _gang = ""
     _place: MeetingPlace
+    _checkpoints: Checkpoints
     _folders: tuple[str, ...] = ()
     """The folders of the gangs so far."""
     _ending: asyncio.TimerHandle | None = None
@@ -77,10 +79,12 @@ class GangRun(SegmentRun):
         if not isinstance(executor, GangExecutor):
             raise UsageError(f"{self.name}: slots of {executor.capabilities.name} run no gangs", NOWHERE)
         async with executor.gang_place(self._run.id) as self._place:
+            self._checkpoints = Checkpoints(self._run, self._account, self._core, self._place.coordinator)
             try:
                 await super()._drive()
             finally:
                 self._let_be()
+                self._checkpoints.close()
                 await asyncio.to_thread(self._remove_rests)
 
     # -- called by the pool
@@ -106,6 +110,11 @@ class GangRun(SegmentRun):
             return ()
         return tuple(f"{parent}/{one}" for one in found if one.startswith(f"{name}#"))
 
+    async def _remove_losers(self) -> None:
+        """Gangs have no rivals. Once they are on record, their checkpoints are of no use."""
+        if self._complete() and self._error is None:
+            await self._checkpoints.remove()
+
     def _remove_rests(self) -> None:
         """Remove the blocks that channels have left in the store, and killed members in shared memory. Blocking."""
         host, store = self._run.site.host, self._run.site.store
@@ -129,16 +138,20 @@ class GangRun(SegmentRun):
         if attempt.partition == 0:
             self._gang = f"{self.name}#{attempt.number}.{secrets.token_hex(4)}"
             self._folders += (folder_of(self._gang),)
+            self._checkpoints.begin(self._gang)
         place, rank, size = self._place, attempt.partition, self._core.size
         deadline = self._segment.policy.timeout or CHANNEL_SECONDS
         ways = (place.one_host, place.inbound, place.identity)
-        gang = Gang(place.address, self._run.id, self._gang, rank, size, deadline, *ways)
+        gang = Gang(
+            place.address, self._run.id, self._gang, rank, size, deadline, *ways, *self._checkpoints.start_of(rank)
+        )
         return msgspec.structs.replace(super()._task(assignment), gang=gang)
 
     def _outcome(self, slot: str, outcome: Outcome) -> None:
         self._log.add(outcome, slot)
         self._read_by(slot, outcome.partition)
         whole = self._core.delivered(outcome)
+        self._checkpoints.refuse()
         if whole:
             self._commit(*whole)
 
@@ -163,7 +176,9 @@ class GangRun(SegmentRun):
                 for partition, message in enumerate(messages)
             )
         )
-        if cause.lost:
+        if self._checkpoints.damaged(cause.lost):
+            self._core.lost.difference_update(cause.lost)
+        elif cause.lost:
             self._core.stop()
             self._note_hosts(cause)
 
