@@ -310,6 +310,25 @@ def test_objects_in_memory_are_lost_with_their_keeper_and_say_so(tmp_path: Path)
             hits.get()
 
 
+def test_an_object_is_made_although_its_keeper_was_killed_meanwhile(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+
+    @shared
+    class Deadly:
+        def __init__(self) -> None:
+            if not begun.exists():
+                begun.touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        def increment(self) -> int:
+            return 1
+
+    with Keepers(tmp_path / "keepers") as keepers:
+        assert keepers.object("deadly", Deadly).increment() == 1
+        kill_primary(keepers, "hits")
+        assert keepers.object("hits", Counter).increment() == 1
+
+
 def test_a_shard_of_which_only_a_joining_backup_lives_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("treadle.primitives.objects.keepers.ABANDONED", 1.0)
     with Keepers(tmp_path, keepers=2) as keepers:

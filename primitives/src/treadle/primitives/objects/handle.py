@@ -68,8 +68,11 @@ def create(of: Access, name: str, cls: type[T], arguments: tuple[Any, ...], keyw
     class's `__init__`, and the errors of a handle's methods.
     """
     methods = public_methods(check_shared(cls))
-    session = of.session(name)
-    answer = session.call(name, CREATE, dumps((cls, arguments, keywords)), None)
+    session, packed = of.session(name), dumps((cls, arguments, keywords))
+    try:
+        answer = session.call(name, CREATE, packed, None)
+    except CallOutcomeUnknown:  # made or not: the second call finds it, or makes it
+        answer = session.call(name, CREATE, packed, None)
     _value(answer, name, CREATE)
     return Handle(of, name, methods, session.incarnation, None)
 
