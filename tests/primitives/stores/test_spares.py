@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from treadle.primitives.errors import StoreError
@@ -38,6 +39,18 @@ def test_a_block_takes_the_memory_of_one_that_was_removed(folder: HostFolder) ->
     assert folder.map("r2/s/b") == b"3" * LEAST
     assert stat.S_IMODE(folder.path("r2/s/b").stat().st_mode) == 0o600
     assert _names(folder) == []
+
+
+@pytest.mark.parametrize("spare", [20 << 20, 16 << 20])
+def test_a_large_block_of_many_buffers_is_copied_into_the_pages_of_another(folder: HostFolder, spare: int) -> None:
+    random = np.random.default_rng(7)
+    content = [random.bytes(length) for length in (1, 4 << 20, 0, 3, 12 << 20, 64, 1_000_000)]
+    folder.put("r1/s/a", [bytes(spare)])
+    before = _inode(folder, "r1/s/a")
+    folder.delete_run("r1")
+    folder.put("r2/s/b", content)
+    assert _inode(folder, "r2/s/b") == before
+    assert folder.map("r2/s/b") == b"".join(content)
 
 
 def test_a_smaller_spare_grows(folder: HostFolder) -> None:
@@ -164,10 +177,11 @@ def test_two_that_want_the_only_spare_do_not_share_it(folder: HostFolder) -> Non
     folder.put("r1/s/a", [bytes(LEAST)])
     folder.delete_run("r1")
     both = Spares(folder.root / ".spares"), Spares(folder.root / ".spares")
-    opened = [one.open(folder.root / f"taken-{index}", LEAST) for index, one in enumerate(both)]
-    assert opened[0] is not None
-    assert opened[1] is None
-    os.close(opened[0])
+    content = [bytes(LEAST)]
+    assert [one.write(folder.root / f"taken-{index}", content, LEAST) for index, one in enumerate(both)] == [
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(("available", "left"), [(124, 0), (125, 1)])

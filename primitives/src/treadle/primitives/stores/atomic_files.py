@@ -18,8 +18,8 @@ from typing import TypeAlias
 from ..errors import UsageError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-Reuse: TypeAlias = Callable[[Path], int | None]
-"""Moves a file as large as the coming content to a path and opens it to be overwritten; None: no such file."""
+Reuse: TypeAlias = Callable[[Path, Iterable[Buffer]], bool]
+"""Moves an older file to a path and overwrites it with the content; False: it has no such file."""
 _TEMPORARY = ".tmp-"
 _MAX_VECTORS = 512
 _MAX_BYTES = 1 << 30
@@ -98,15 +98,8 @@ def _temporary(
     temporary = path.with_name(f"{_TEMPORARY}{os.urandom(8).hex()}")
     changed = [path.parent]
     try:
-        descriptor = reuse(temporary) if reuse is not None else None
-        if descriptor is None:
-            descriptor = _open_new(temporary, mode, changed)
-        try:
-            write_all(descriptor, buffers)
-            if durable:
-                os.fdatasync(descriptor)
-        finally:
-            os.close(descriptor)
+        if reuse is None or not reuse(temporary, buffers):
+            _write_new(temporary, mode, changed, buffers, durable)
         yield temporary
     except BaseException:
         with contextlib.suppress(OSError):
@@ -114,6 +107,16 @@ def _temporary(
         raise
     for folder in changed if durable else ():
         sync_folder(folder)
+
+
+def _write_new(path: Path, mode: int, changed: list[Path], buffers: Iterable[Buffer], durable: bool) -> None:
+    descriptor = _open_new(path, mode, changed)
+    try:
+        write_all(descriptor, buffers)
+        if durable:
+            os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _open_new(path: Path, mode: int, changed: list[Path]) -> int:

@@ -7,15 +7,19 @@ import fcntl
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from mmap import MAP_POPULATE, MAP_SHARED, mmap
 from pathlib import Path
 
-from .atomic_files import make_folders
+from .atomic_files import Buffer, make_folders, write_all
 
 LEAST = 512 << 10
 """Size in bytes from which a file is worth keeping."""
 _SHARE, _MOST = 8, 256
 """The pool keeps at most 1/`_SHARE` of the file system's bytes and `_MOST` files; none when memory runs short."""
+_MAPPED_FROM, _PIECE = 16 << 20, 4 << 20
+"""Bytes from which a file is copied into its pages, and bytes that are mapped at a time."""
 _TRIED = 8
 """Number of spare files to try for one new file, since other processes may still read them."""
 
@@ -57,8 +61,8 @@ class Spares:
             os.rename(path, spare)
             os.chmod(spare, 0o600)
 
-    def open(self, path: Path, size: int) -> int | None:
-        """Open a file at `path` for writing `size` bytes, its content undefined; None: no spare file is available.
+    def write(self, path: Path, buffers: Sequence[Buffer], size: int) -> bool:
+        """Write a file of `size` bytes at `path`; returns whether a spare file was available.
 
         No other process has the file open or mapped. The folder of `path` exists. Raises OSError.
         """
@@ -69,12 +73,15 @@ class Spares:
             except FileNotFoundError:  # another process took it
                 continue
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-            if _is_ours_alone(descriptor):
-                os.ftruncate(descriptor, size)
-                return descriptor
-            os.close(descriptor)
+            try:
+                if _is_ours_alone(descriptor):
+                    os.ftruncate(descriptor, size)
+                    _overwrite(descriptor, buffers, size)
+                    return True
+            finally:
+                os.close(descriptor)
             os.rename(path, spare)
-        return None
+        return False
 
     def _fitting(self, size: int) -> list[str]:
         """Return names of spares to try: spares of at least `size` bytes, smallest first, then smaller ones, largest
@@ -116,6 +123,45 @@ def _files(folder: Path) -> Iterator[tuple[Path, int]]:
             path = Path(parent, name)
             with contextlib.suppress(FileNotFoundError):
                 yield path, path.stat().st_size
+
+
+def _overwrite(descriptor: int, buffers: Sequence[Buffer], size: int) -> None:
+    """Write a spare file. Two threads copy a large one into its pages: the kernel writes a page at a time, and one
+    writer at a time.
+
+    A file with missing pages is written by the kernel, which reports full memory as an error, not as a signal.
+    """
+    if size < _MAPPED_FROM or os.fstat(descriptor).st_blocks * 512 < size:
+        write_all(descriptor, buffers)
+        return
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(2) as threads:
+        deque(threads.map(lambda piece: _copy(descriptor, *piece), _pieces(buffers).items()), maxlen=0)
+
+
+def _pieces(buffers: Iterable[Buffer]) -> dict[int, list[tuple[int, memoryview]]]:
+    """Offset of a piece of the file -> its content: offsets in the piece, and bytes."""
+    pieces: dict[int, list[tuple[int, memoryview]]] = {}
+    at = 0
+    for buffer in buffers:
+        rest = memoryview(buffer).cast("B")
+        while rest:
+            start = at % _PIECE
+            part = rest[: _PIECE - start]
+            pieces.setdefault(at - start, []).append((start, part))
+            at, rest = at + len(part), rest[len(part) :]
+    return pieces
+
+
+def _copy(descriptor: int, offset: int, content: Sequence[tuple[int, memoryview]]) -> None:
+    import numpy as np  # copies without the interpreter's lock
+
+    start, part = content[-1]
+    pages = mmap(descriptor, start + len(part), flags=MAP_SHARED | MAP_POPULATE, offset=offset)
+    piece = np.frombuffer(pages, np.uint8)
+    for start, part in content:
+        piece[start : start + len(part)] = np.frombuffer(part, np.uint8)
 
 
 def _is_ours_alone(descriptor: int) -> bool:

@@ -49,13 +49,13 @@ class HostFolder:
             raise
 
     def _write(self, path: Path, buffers: Iterable[Buffer]) -> None:
-        size = sum(map(len, buffers)) if isinstance(buffers, Sequence) else 0
-
-        def reuse(temporary: Path) -> int | None:
+        def reuse(temporary: Path, buffers: Iterable[Buffer]) -> bool:
+            if not isinstance(buffers, Sequence) or (size := sum(map(len, buffers))) < LEAST:
+                return False
             make_folders(temporary.parent)
-            return self.spares.open(temporary, size)
+            return self.spares.write(temporary, buffers, size)
 
-        write_file(path, buffers, durable=False, reuse=reuse if size >= LEAST else None)
+        write_file(path, buffers, durable=False, reuse=reuse)
 
     def map(self, name: str) -> memoryview:
         """The bytes of a block file, read-only and not copied. Raises MissingError."""
