@@ -41,9 +41,10 @@ def test_a_segment_that_was_taken_over_at_its_end_begins_no_further_copy(
     monkeypatch.setattr(arguments, "INLINE_LIMIT", 0)
     store, go_on, begun = Store.open(f"file://{tmp_path}/store"), threading.Event(), list[str]()
 
-    def slowly(blocks: Blocks, block: BlockRef) -> None:
+    def slowly(blocks: Blocks, block: BlockRef) -> BlockRef:
         begun.append(block.name)
         assert go_on.wait(60)
+        return block
 
     def take_over(_segment: str, _outcome: Outcome) -> None:
         if sum(counted.outcomes.values()) == PARTITIONS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from treadle.executors.program import Outcome
@@ -21,7 +22,7 @@ from treadle.orchestrator.dispatcher.ledger.ledger import (
     Started,
 )
 from treadle.orchestrator.dispatcher.ledger.ledger_state import SegmentHistory, copied, lost_partitions, replay
-from treadle.primitives.encoding.references import BlockRef
+from treadle.primitives.encoding.references import BlockRef, Part
 
 HOST = "host:a"
 
@@ -103,7 +104,25 @@ def test_a_copy_adds_the_store_to_commits_that_still_hold() -> None:
 
 @pytest.mark.parametrize("known", [outcome(0), outcome(0, 1, HOST, "store"), outcome(0, 1, "store")])
 def test_block_in_the_store_or_without_a_location_is_not_copied(known: Outcome) -> None:
-    assert copied(known) is known
+    assert copied(known, ()) is known
+
+
+def test_a_copy_gives_the_parts_of_a_block_their_digests() -> None:
+    parts = tuple(Part(0, 1, 1, 5, digest) for digest in (b"first", b"second"))
+    block = BlockRef("s/0.1.x", "objects", 2, parts, (HOST, "store"))
+    bare = msgspec.structs.replace(commit(0), outcome=Outcome(0, 1, "objects", 2, without_digests(block)))
+    assert replay([bare, Copied.of("s", {0: block})], "s").committed[0].block == block
+
+
+def without_digests(block: BlockRef) -> BlockRef:
+    parts = tuple(msgspec.structs.replace(part, digest=b"") for part in block.parts)
+    return msgspec.structs.replace(block, parts=parts, locations=block.locations[:1])
+
+
+def test_a_copy_recorded_without_digests_leaves_those_that_the_parts_have() -> None:
+    block = BlockRef("s/0.1.x", "objects", 2, (Part(0, 1, 1, 5, b"first"),), (HOST,))
+    known = msgspec.structs.replace(commit(0), outcome=Outcome(0, 1, "objects", 2, block))
+    assert replay([known, Copied("s", (0,))], "s").committed[0].block == block.in_store(())
 
 
 def test_failures_count_as_spent_as_losses_or_not_at_all() -> None:

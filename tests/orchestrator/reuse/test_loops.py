@@ -179,10 +179,10 @@ def test_a_block_that_is_lost_before_it_is_kept_costs_later_runs_only(
 ) -> None:
     project, copy_to_store = projects(tmp_path / "host"), Blocks.copy_to_store
 
-    def lost(blocks: Blocks, ref: BlockRef) -> None:
+    def lost(blocks: Blocks, ref: BlockRef) -> BlockRef:
         if ref.name.startswith("turns-3/"):
             raise MissingError(f"{ref.name} is gone")
-        copy_to_store(blocks, ref)
+        return copy_to_store(blocks, ref)
 
     monkeypatch.setattr(Blocks, "copy_to_store", lost)
     assert project.run(DOCUMENT) == {"one", *STEPS, "lines", "lines.out"}

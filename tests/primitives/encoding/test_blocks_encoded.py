@@ -7,14 +7,14 @@ import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from treadle.primitives import blocks as blocks_module
-from treadle.primitives.blocks import Blocks
+from treadle.primitives.blocks import Blocks, Place
 from treadle.primitives.encoding import codec
 from treadle.primitives.encoding.references import Kind
 from treadle.primitives.errors import CorruptError
@@ -60,9 +60,9 @@ def equal(kind: Kind, left: Any, right: Any) -> bool:
     return bool(left.equals(right)) if kind == "table" else bool(left == right)
 
 
-def check(blocks: Blocks, kind: Kind, place: Literal["host", "store"], locations: int) -> None:
+def check(blocks: Blocks, kind: Kind, place: Place, locations: int) -> None:
     parts = VALUES[kind]
-    ref = blocks.put_encoded("s/0.1", kind, [Pieces(kind, part) for part in parts], place, "task")
+    ref = blocks.put_encoded("s/0.1", kind, [Pieces(kind, part) for part in parts], place)
     assert len(ref.locations) == locations
     assert ref.size == sum(part.length for part in ref.parts)
     for index, part in enumerate(parts):
@@ -88,7 +88,7 @@ def test_parts_in_pieces_come_back_from_every_store(
 @pytest.mark.parametrize("kind", list(VALUES))
 def test_parts_in_pieces_come_back_from_the_host(tmp_path: Path, kind: Kind) -> None:
     host = HostFolder(tmp_path / "shm" / "test")
-    check(Blocks(Store.open((tmp_path / "store").as_uri()), "r1", host), kind, "host", 2)
+    check(Blocks(Store.open((tmp_path / "store").as_uri()), "r1", host), kind, "both", 2)
 
 
 def test_pieces_go_to_the_store_when_shared_memory_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -217,7 +217,7 @@ def test_closing_a_gateway_ends_what_waits_for_others(tmp_path: Path, monkeypatc
 def test_a_durable_copy_is_read_until_there_is_a_path(tmp_path: Path) -> None:
     wanted = arrays(3, 80_000)
     with two_members(tmp_path, paths=False) as (left, right, office):
-        ref = right.blocks.put("segment/0.1", "array", wanted, "host", durability="task")
+        ref = right.blocks.put("segment/0.1", "array", wanted, "both")
         assert same(read_all(left, ref), wanted)
         assert np.array_equal(left.blocks.get(ref.slice(1), shared=True), wanted[1])
         assert left.blocks.read.keys() == {"store"}

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -154,7 +153,7 @@ def test_a_host_out_of_reach_is_waited_for_once(two: Two, monkeypatch: pytest.Mo
 
 def test_exactly_the_blocks_missing_on_a_host_are_lost(two: Two) -> None:
     refs = [two.put() for _ in range(5)]
-    kept = two.producer.put("segment/0.1", "array", [LARGE], "host", durability="task")
+    kept = two.producer.put("segment/0.1", "array", [LARGE], "both")
     inline = two.producer.put("segment/0.1", "array", [np.arange(3)], "host", inline_limit=9999)
     for ref in (refs[1], refs[3], kept):
         two.there.path(f"{RUN}/{ref.name}").unlink()
@@ -172,7 +171,7 @@ def test_block_from_a_host_is_verified(two: Two) -> None:
 
 
 def test_unreadable_block_is_not_copied(two: Two) -> None:
-    gone, out_of_reach = (two.put(LARGE, LARGE[:10], durability="segment") for _ in range(2))
+    gone, out_of_reach = (two.put(LARGE, LARGE[:10]) for _ in range(2))
     two.there.path(f"{RUN}/{gone.name}").unlink()
     for reader, ref in ((two.reader, gone), (Blocks(two.store, RUN, two.here), out_of_reach)):
         with pytest.raises(MissingError) as caught:
@@ -181,13 +180,12 @@ def test_unreadable_block_is_not_copied(two: Two) -> None:
     assert list(two.store.list(f"runs/{RUN}/blocks")) == []
 
 
-@pytest.mark.parametrize("durability", ["task", "segment"])
-def test_a_durable_block_outlives_its_host(two: Two, durability: Any) -> None:
-    ref = two.put(LARGE, LARGE[:10], durability=durability)
-    if durability == "segment":
-        two.reader.copy_to_store(ref)
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_block_in_the_store_outlives_its_host(two: Two, copied: bool) -> None:
+    ref = two.producer.put("segment/0.1", "array", [LARGE, LARGE[:10]], "host" if copied else "both")
+    if copied:
+        ref = two.reader.copy_to_store(ref)
         assert two.longest == max(part.length for part in ref.parts), "one at a time"
-        ref = msgspec.structs.replace(ref, locations=(*ref.locations, "store"))
     two.there.delete_run(RUN)
     assert np.array_equal(two.reader.get(ref.slice(0)), LARGE)
     assert two.reader.read["store"] == ref.parts[0].length

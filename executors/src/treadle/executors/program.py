@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from treadle.primitives.blocks import Durability
+from treadle.primitives.blocks import Place
 from treadle.primitives.channels.gang import Gang
 from treadle.primitives.encoding.references import BlockRef, Kind, Slice
 from treadle.primitives.errors import FailureClass
@@ -242,11 +242,11 @@ class Program(Struct, frozen=True):
     ops: tuple[Op, ...]
     tail: Tail
     output: PartOutput | None = None
-    put: Literal["host", "store"] = "store"
+    put: Place = "store"
     """Destination of blocks larger than `inline_limit`."""
     inline_limit: int = 8192
-    durability: Durability = ""
-    """The host blocks that survive the loss of the host."""
+    checksums: bool = True
+    """False: blocks that are put on the host alone have none."""
     secrets: tuple[str, ...] = ()
 
 

@@ -334,9 +334,9 @@ class SessionLink:
             case Committed(segment, outcome) if outcome.block is not None:
                 failed = sum(count.failed for count in outcome.counts.values())
                 self._note(CallPlace(segment, outcome.partition), outcome.block, failed)
-            case Copied(segment, partitions):
-                for place in (CallPlace(segment, one) for one in partitions):
-                    self._note_copy(place)
+            case Copied(segment):
+                for partition, digests in record.by_partition():
+                    self._note_copy(CallPlace(segment, partition), digests)
             case Failed(segment, partition) if record.final:
                 place = CallPlace(segment, partition)
                 self._note(place, record, self._calls_in(place))
@@ -373,8 +373,8 @@ class SessionLink:
         self._own.discard(place)
         self._futures.ended(place)
 
-    def _note_copy(self, place: CallPlace) -> None:
+    def _note_copy(self, place: CallPlace, digests: Sequence[bytes]) -> None:
         end = self._ends.get(place)
         if isinstance(end, BlockRef):
-            self._ends[place] = end.in_store()
+            self._ends[place] = end.in_store(digests)
             self._futures.ended(place)

@@ -12,9 +12,7 @@ from functools import cached_property, partial
 from mmap import mmap
 from typing import Any, Literal, Protocol, TypeVar
 
-from msgspec.structs import replace
-
-from .checksums import is_sound, sha256, with_digest, xxh3
+from .checksums import is_sound, part_digest, sha256, xxh3
 from .encoding.codec import decode, encode, pieces, rows
 from .encoding.encoded_parts import BlockIndex, EncodedPart
 from .encoding.references import BlockRef, Kind, Part, Slice
@@ -31,9 +29,9 @@ _MAPPED_FROM = 64 << 10
 _REMEMBERED = 100_000
 _ASKED = 64
 """Number of hosts to ask at the same time."""
-Durability = Literal["", "task", "segment"]
-"""The blocks that survive the loss of a host: none (""), the block of every committed task, or the blocks of every
-closed segment. The caller copies closed segments with `copy_to_store`.
+Place = Literal["host", "store", "both"]
+"""Where blocks are put: in shared memory, in the store, or in both. A block on a host alone is lost with the host,
+unless the caller copies it with `copy_to_store`.
 """
 
 
@@ -86,17 +84,16 @@ class Blocks:
         name: str,
         kind: Kind,
         parts: Sequence[Any],
-        place: Literal["host", "store"],
+        place: Place,
         inline_limit: int = 0,
-        durability: Durability = "",
         write: Callable[[str, Sequence[Buffer]], None] | None = None,
         checksums: bool = True,
     ) -> BlockRef:
         """Encode the parts as one block and put it. `name` is `<segment>/<partition>.<attempt>`; a nonce is added.
+        `checksums`: False: none for a block on the host alone.
 
         A block of at most `inline_limit` bytes stays in its reference. A block for the host goes to the store if the
-        host folder is missing or shared memory is full. With durability `task` the block goes to both. With `segment`
-        it gets the digests that `copy_to_store` needs. `write` puts the block on the host, as `HostFolder.put` does.
+        host folder is missing or shared memory is full. `write` puts the block on the host, as `HostFolder.put` does.
         Raises DataError (see `encode`) and StoreError.
         """
         name = self._unique(name)
@@ -107,28 +104,21 @@ class Blocks:
         if size <= inline_limit:
             index = _index(encoded, counts, digests=False)
             return BlockRef(name, kind, size, index, ("inline",), b"".join(buffers))
-        on_host = self._put_host(name, lambda host, at: (write or host.put)(at, buffers)) if place == "host" else ""
-        if on_host and durability != "task":
-            index = _index(encoded, counts, digests=durability != "", checksums=checksums)
+        on_host = self._put_host(name, lambda host, at: (write or host.put)(at, buffers)) if place != "store" else ""
+        if on_host and place == "host":
+            index = _index(encoded, counts, digests=False, checksums=checksums)
             return BlockRef(name, kind, size, index, (on_host,))
         self._store.put(self._object(name), buffers)
         return BlockRef(
             name, kind, size, _index(encoded, counts, digests=True), (on_host, "store") if on_host else ("store",)
         )
 
-    def put_encoded(
-        self,
-        name: str,
-        kind: Kind,
-        parts: Sequence[EncodedPart],
-        place: Literal["host", "store"],
-        durability: Durability = "",
-    ) -> BlockRef:
+    def put_encoded(self, name: str, kind: Kind, parts: Sequence[EncodedPart], place: Place) -> BlockRef:
         """Put parts that are already encoded, a piece at a time; otherwise like `put`, but never inline."""
         name = self._unique(name)
-        index = BlockIndex(digests=durability != "")
-        on_host = self._put_host(name, lambda host, at: host.put(at, index.of(parts))) if place == "host" else ""
-        if on_host and durability != "task":
+        index = BlockIndex(digests=False)
+        on_host = self._put_host(name, lambda host, at: host.put(at, index.of(parts))) if place != "store" else ""
+        if on_host and place == "host":
             return BlockRef(name, kind, index.size, tuple(index.parts), (on_host,))
         index = BlockIndex(digests=True)
         self._store.put(self._object(name), index.of(parts))
@@ -180,18 +170,24 @@ class Blocks:
         """Give a block a second location, in the store. Returns its reference with that, and with the digests that
         readers there need.
 
-        A block of another host must have been put with a durability. Raises MissingError and CorruptError when the
-        block is not readable, and StoreError.
+        Raises MissingError and CorruptError when the block is not readable, and StoreError.
         """
         host = self.host
         if host is not None and f"host:{host.host_id}" in ref.locations:
             data = host.map(self.on_host(ref.name))
             self._store.put(self._object(ref.name), data)  # its readers check it
-            ref = replace(ref, parts=tuple(with_digest(part, data) for part in ref.parts))
+            digests = [part_digest(part, data[part.offset : part.offset + part.length]) for part in ref.parts]
         else:
-            parts = map(ref.slice, range(len(ref.parts)))
-            self._store.put(self._object(ref.name), (self._from_the_first(part, _as_it_is) for part in parts))
-        return ref.in_store()
+            digests = []
+            self._store.put(self._object(ref.name), self._far_parts(ref, digests))
+        return ref.in_store(digests)
+
+    def _far_parts(self, ref: BlockRef, digests: list[bytes]) -> Iterator[Buffer]:
+        """The parts of a block of another host, one at a time. Adds their digests."""
+        for index, part in enumerate(ref.parts):
+            data = self._from_the_first(ref.slice(index), _as_it_is)
+            digests.append(part_digest(part, data))
+            yield data
 
     def remove(self, ref: BlockRef) -> None:
         """Remove a block from this host and from the store. A missing block is not an error. Raises StoreError."""
@@ -279,7 +275,7 @@ class Blocks:
         mapped = isinstance(data, memoryview) and type(data.obj) is mmap  # a copy was read again, so check it again
         if mapped and len(data) == part.length and (known in self._checked or self._is_marked(slice, location, data)):
             return data
-        if len(data) != part.length or not (is_sound(data, part) if part.checksum else location == "host"):
+        if len(data) != part.length or (part.checksum and not is_sound(data, part)):
             raise CorruptError(f"block {slice.name} ({location}) does not match its checksum")
         if location.startswith("store") and sha256([data]) != part.digest:
             raise CorruptError(f"block {slice.name} ({location}) does not match its digest")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import xxhash
-from msgspec.structs import replace
 
 from .encoding.references import Part
 from .stores.atomic_files import Buffer
@@ -33,9 +32,6 @@ def sha256(buffers: Sequence[Buffer]) -> bytes:
     return digest.digest()
 
 
-def with_digest(part: Part, block: memoryview) -> Part:
-    """The part with the checksum and the digest that readers of a copy in the store need."""
-    if part.digest:
-        return part
-    data = block[part.offset : part.offset + part.length]
-    return replace(part, checksum=part.checksum or xxh3([data]), digest=sha256([data]))
+def part_digest(part: Part, data: Buffer) -> bytes:
+    """The digest of a part whose bytes are `data`."""
+    return part.digest or sha256([data])

@@ -294,8 +294,8 @@ def _run_program(program: Program, attempt: Attempt) -> Made:
 def _put_made(attempt: Attempt, made: Made) -> BlockRef:
     name, blocks, program = _block_name(attempt), attempt.services.blocks, attempt.services.program
     if made.spilled:
-        return blocks.put_encoded(name, made.kind, made.parts, program.put, program.durability)
-    return blocks.put(name, made.kind, made.parts, program.put, program.inline_limit, program.durability)
+        return blocks.put_encoded(name, made.kind, made.parts, program.put)
+    return blocks.put(name, made.kind, made.parts, program.put, program.inline_limit, checksums=program.checksums)
 
 
 def _put_beside(attempt: Attempt, what: str, records: list[Any]) -> BlockRef | None:

@@ -14,11 +14,15 @@ from msgspec import Struct
 
 from treadle.executors.interface import Capabilities
 from treadle.executors.program import EventSplit, Keep, Op, PartOutput, Tail
-from treadle.primitives.blocks import Durability
 from treadle.primitives.formats import FileSplit
 
 OBJECTS = "objects."
 """The nodes of an object `x` belong to `objects.x`, which stands among the stages."""
+
+Durability = Literal["", "task", "segment"]
+"""The blocks that survive the loss of a host: none (""), the block of every committed task, or the blocks of every
+closed segment.
+"""
 
 # -- datasets ----------
 

@@ -12,7 +12,8 @@ from typing import Literal
 from msgspec import Struct
 
 from treadle.executors.interface import Capabilities
-from treadle.primitives.blocks import Durability
+
+from ..plan.plan import Durability
 
 INLINE_LIMIT = 8 * 2**10
 """Maximum of bytes of a block that travels inside its commit record."""

@@ -22,7 +22,6 @@ from treadle.primitives.errors import CorruptError, MissingError, StoreError, Tr
 
 from ..dispatcher.blocks.write_behind import AT_ONCE
 from ..dispatcher.driver_context.run_context import RunContext
-from ..dispatcher.ledger.ledger_state import copied
 from ..plan.plan import Graph, LoopNode, Node, Segment
 from ..run_store.run_files import NO_CACHE, LoopResult, Manifest
 from ..scheduler.instructions import Summary
@@ -85,8 +84,7 @@ def _copied(run: RunContext, manifest: Manifest) -> Manifest:
     def outcome(one: Outcome) -> Outcome:
         if one.block is None or {"store", "inline"} & set(one.block.locations):
             return one
-        run.blocks.copy_to_store(one.block)
-        return copied(one)
+        return replace(one, block=run.blocks.copy_to_store(one.block))
 
     with ThreadPoolExecutor(AT_ONCE) as threads:
         return replace(manifest, outcomes=tuple(threads.map(outcome, manifest.outcomes)))

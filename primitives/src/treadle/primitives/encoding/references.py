@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -19,7 +20,7 @@ class Part(Struct, frozen=True, array_like=True, gc=False):
     length: int
     rows: int
     checksum: int
-    """xxh3-64 of the bytes; 0: no checksum, since only processes of the host that has the block read it."""
+    """xxh3-64 of the bytes; 0: none. A block that is meant to stay in memory may have none."""
     digest: bytes = b""
     """SHA-256 of the bytes; present when the block was put in a store, checked before anything is decoded."""
 
@@ -49,9 +50,16 @@ class BlockRef(Struct, frozen=True, array_like=True, gc=False):
         inline = self.inline[part.offset : part.offset + part.length] if self.inline else b""
         return Slice(self.name, self.kind, part, self.locations, inline)
 
-    def in_store(self) -> BlockRef:
-        """The block with the store as a further location."""
-        return self if "store" in self.locations else replace(self, locations=(*self.locations, "store"))
+    def in_store(self, digests: Sequence[bytes]) -> BlockRef:
+        """The block with the store as a further location. `digests`: of each part; empty if the parts have theirs."""
+        if "store" in self.locations:
+            return self
+        parts = tuple(map(_with_digest, self.parts, digests)) or self.parts
+        return replace(self, parts=parts, locations=(*self.locations, "store"))
+
+
+def _with_digest(part: Part, digest: bytes) -> Part:
+    return replace(part, digest=digest)
 
 
 class Slice(Struct, frozen=True, array_like=True, gc=False):

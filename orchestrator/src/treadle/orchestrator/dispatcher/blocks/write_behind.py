@@ -20,22 +20,25 @@ AT_ONCE = 4
 _log = logging.getLogger(__name__)
 
 
-Copied = Callable[[int, asyncio.Task[bool]], None]
-"""Takes a partition and its copy: whether its block is now in the store, or a StoreError."""
+Copy = asyncio.Task[BlockRef | None]
+"""A block that is now in the store too, or None if it could not be read, or a StoreError."""
 
 
 class Copies:
     """Copies blocks in the background, a few at a time."""
 
-    def __init__(self, blocks: Blocks, copied: Copied | None = None) -> None:
+    def __init__(self, blocks: Blocks, copied: Callable[[int, Copy], None] | None = None) -> None:
         self._blocks = blocks
         self._slots = asyncio.Semaphore(AT_ONCE)
-        self._tasks: dict[int, asyncio.Task[bool]] = {}
+        self._tasks: dict[int, Copy] = {}
         self._copied = copied
 
     @staticmethod
     def of(
-        segment: Segment, blocks: Blocks, committed: Iterable[Outcome], copied: Copied | None = None
+        segment: Segment,
+        blocks: Blocks,
+        committed: Iterable[Outcome],
+        copied: Callable[[int, Copy], None] | None = None,
     ) -> Copies | None:
         """A copier for the segment, started for the blocks that are already committed; None if it needs no copies.
 
@@ -56,27 +59,26 @@ class Copies:
             if self._copied is not None:
                 task.add_done_callback(partial(self._ended, self._copied, outcome.partition))
 
-    def _ended(self, copied: Copied, partition: int, task: asyncio.Task[bool]) -> None:
+    def _ended(self, copied: Callable[[int, Copy], None], partition: int, task: Copy) -> None:
         if self._tasks.get(partition) is task:
             del self._tasks[partition]
         if not task.cancelled():
             copied(partition, task)
 
-    async def finished(self) -> tuple[int, ...]:
-        """Partitions whose block is now in the store. Raises StoreError when the store refuses a block."""
+    async def finished(self) -> dict[int, BlockRef]:
+        """Partition -> its block, for those that are now in the store. Raises StoreError when the store refuses one."""
         done = await asyncio.gather(*self._tasks.values())
-        return tuple(partition for partition, copied in zip(self._tasks, done, strict=True) if copied)
+        return {partition: block for partition, block in zip(self._tasks, done, strict=True) if block is not None}
 
     def stop(self) -> None:
         """Start no more copies."""
         for task in self._tasks.values():
             task.cancel()
 
-    async def _copy(self, block: BlockRef) -> bool:
+    async def _copy(self, block: BlockRef) -> BlockRef | None:
         async with self._slots:
             try:
-                await asyncio.to_thread(self._blocks.copy_to_store, block)
+                return await asyncio.to_thread(self._blocks.copy_to_store, block)
             except (MissingError, CorruptError) as error:
                 _log.warning("not copied, its readers will have it made again: %s", error)
-                return False
-        return True
+                return None

@@ -20,6 +20,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -74,6 +75,17 @@ class Copied(Struct, frozen=True, tag="copied"):
 
     segment: str
     partitions: tuple[int, ...]
+    digests: tuple[tuple[bytes, ...], ...] = ()
+    """For each partition, the digests of its block's parts. They are made with the copy."""
+
+    @classmethod
+    def of(cls, segment: str, blocks: Mapping[int, BlockRef]) -> Copied:
+        """`blocks`: of each partition, after its copy."""
+        return cls(segment, tuple(blocks), tuple(tuple(part.digest for part in one.parts) for one in blocks.values()))
+
+    def by_partition(self) -> Iterator[tuple[int, tuple[bytes, ...]]]:
+        """Each partition, with the digests of its block's parts; none if the parts have theirs."""
+        return zip(self.partitions, self.digests or ((),) * len(self.partitions), strict=True)
 
 
 CANCELLED = "cancelled"

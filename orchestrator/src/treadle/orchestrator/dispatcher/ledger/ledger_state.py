@@ -5,7 +5,7 @@ The account of a segment in a ledger: its records so far, and the writer of furt
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -76,8 +76,10 @@ class SegmentHistory:
                 self.failed.pop(outcome.partition, None)
                 self.checkpoints = {}
                 self._ended(outcome.partition, outcome.attempt)
-            case Copied(name, partitions) if name == segment:
-                self.committed |= {p: copied(self.committed[p]) for p in partitions if p in self.committed}
+            case Copied(name) if name == segment:
+                for partition, digests in record.by_partition():
+                    if partition in self.committed:
+                        self.committed[partition] = copied(self.committed[partition], digests)
             case Failed(name) if name == segment:
                 if record.final:
                     self.failed[record.partition] = record.failure
@@ -129,11 +131,11 @@ class SegmentHistory:
         self.cut_off.discard(partition)
 
 
-def copied(outcome: Outcome) -> Outcome:
-    """The outcome with the store added to its block's locations."""
+def copied(outcome: Outcome, digests: Sequence[bytes]) -> Outcome:
+    """The outcome with the store added to its block's locations. `digests`: as of `BlockRef.in_store`."""
     if outcome.block is None or "store" in outcome.block.locations:
         return outcome
-    return msgspec.structs.replace(outcome, block=outcome.block.in_store())
+    return msgspec.structs.replace(outcome, block=outcome.block.in_store(digests))
 
 
 def lost_partitions(outcomes: Iterable[Outcome], blocks: Iterable[str]) -> tuple[int, ...]:

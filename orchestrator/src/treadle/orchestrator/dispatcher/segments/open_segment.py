@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Literal
 
@@ -11,7 +10,7 @@ from treadle.executors.program import BlockInput, CallFunction, Cut, Failure, It
 
 from ...plan.plan import CallsFeed, Policy, Segment
 from ...run_store.call_log import FunctionAdded
-from ..blocks.write_behind import Copies
+from ..blocks.write_behind import Copies, Copy
 from ..decisions.dispatch import Dispatch
 from ..ledger.ledger import Copied
 from ..tasks.payload_budget import room
@@ -57,13 +56,13 @@ class OpenRun(SegmentRun):
     def _copier(self) -> Copies | None:
         return Copies.of(self._segment, self._run.blocks, self._committed.values(), self._copied)
 
-    def _copied(self, partition: int, copy: asyncio.Task[bool]) -> None:
+    def _copied(self, partition: int, copy: Copy) -> None:
         """Note that the store has a block too. A block that is gone from its host is computed again."""
         error, block = copy.exception(), self._committed[partition].block
         if error is not None:
             self.stop_with(error)
-        elif copy.result():
-            self._account.enter(Copied(self.name, (partition,)))
+        elif found := copy.result():
+            self._account.enter(Copied.of(self.name, {partition: found}))
         elif block is not None:
             self._core.lost.add(block.name)
             self._core.stop()

@@ -378,7 +378,7 @@ class SegmentRun:
         """Copy every block that is on its host alone, and record the copies before any consumer starts."""
         if self._copies is None:
             return
-        record = Copied(self.name, await self._copies.finished())
+        record = Copied.of(self.name, await self._copies.finished())
         if record.partitions:
             self._account.enter(record)
             await self._writer.synced()

@@ -31,7 +31,7 @@ from treadle.primitives.encoding.references import Slice
 from treadle.primitives.errors import UsageError
 from treadle.primitives.shuffling.partitioning import DEFAULT_PARTITIONS
 
-from ...plan.plan import EventsFeed, Segment
+from ...plan.plan import CallsFeed, EventsFeed, Segment
 from ...planner.transport import INLINE_LIMIT
 
 FindBroadcast = Callable[[str], Slice]
@@ -55,8 +55,8 @@ def program_of(
         ops=ops,
         tail=resolver.tail(segment.tail, partitions),
         output=segment.output.part if segment.output else None,
-        put=segment.put,
-        durability=segment.policy.durability or ("segment" if segment.policy.cache else ""),
+        put="both" if segment.put == "host" and segment.policy.durability == "task" else segment.put,
+        checksums=not isinstance(segment.feed, CallsFeed),  # a call's result is read where it is, as its arguments are
         inline_limit=0 if segment.policy.exchange == "storage" else INLINE_LIMIT,
         secrets=tuple(sorted(resolver.secrets)),
     )
