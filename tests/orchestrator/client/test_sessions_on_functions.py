@@ -119,6 +119,11 @@ def test_call_names_another_executor_and_shares_its_results(calls: Session, func
     assert functions.taken() == before
 
 
+def test_large_result_in_the_memory_of_this_host_reaches_a_function(calls: Session) -> None:
+    near = calls.with_options(executor="local").submit(bytes, 1 << 20)
+    assert calls.submit(len, near).result(PATIENCE) == 1 << 20
+
+
 def test_map_reduce_exchanges_parts_between_functions(calls: Session, functions: Functions) -> None:
     before = functions.taken()
     numbers = list(range(60))

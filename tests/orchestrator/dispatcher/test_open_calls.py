@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -213,6 +214,29 @@ def test_call_that_cannot_be_withdrawn_begins() -> None:
     for record in (FUNCTION, called("a"), called("b", needs=((("a", 0),),)), Cancelled("b", 0)):
         calls.add(record)
     assert begun(calls.ended(CallPlace("square-1", 0), block("made"))) == [CallPlace("square-1", 1)]
+
+
+def test_call_on_another_machine_waits_until_the_store_has_its_arguments() -> None:
+    calls = OpenCalls()
+    calls.far.add("far-2")
+    records: list[CallRecord] = [
+        FUNCTION,
+        FunctionAdded("g", "far", block("calls/g")),
+        called("a"),
+        ValueAdded("v", block("values/v"), "me"),
+    ]
+    needs: tuple[tuple[Need, ...], ...] = ((("a", 0), ("v", 0)),)
+    for record in (*records, called("near", needs=needs), called("far", "g", needs)):
+        calls.add(record)
+    made, value = CallPlace("square-1", 0), CallPlace("values", 0)
+    here = msgspec.structs.replace(block("made"), locations=("host:a",))
+    calls.ended(made, here)
+    assert begun(calls.ended(value, msgspec.structs.replace(block("values/v"), locations=("host:a",)))) == [
+        CallPlace("square-1", 1)
+    ]
+    assert begun(calls.copied(made, block("made"))) == []
+    assert begun(calls.ended(value, block("values/v"))) == [CallPlace("far-2", 0)]
+    assert begun(calls.add(called("again", "g", needs))) == [CallPlace("far-2", 1)], "nothing is missing any more"
 
 
 def test_inner_result_is_dropped_once_its_readers_have_ended() -> None:

@@ -1,7 +1,8 @@
 """Which calls of a session may begin. Pure: call records and ends of partitions in, steps out.
 
-A partition waits until the results that its arguments name are committed. If one of them failed for good, the
-partition fails with it. A call of an ended session is ignored: the order of the chain decides.
+A partition waits until the results that its arguments name are committed, and in the store if its executor does not
+share the memory of this host. If one of them failed for good, the partition fails with it. A call of an ended session
+is ignored: the order of the chain decides.
 """
 
 from __future__ import annotations
@@ -96,6 +97,8 @@ class OpenCalls:
         """Such a result, or a value -> its partitions that have not ended."""
         self._holders: dict[CallPlace, set[str]] = {}
         """Value -> the clients that may use it in further calls."""
+        self.far: set[str] = set()
+        """Segments that read nothing in the memory of this host."""
         self._failures: set[CallPlace] = set()
         self.expected = 0
         self._ended = 0
@@ -155,10 +158,26 @@ class OpenCalls:
             if block is None and place.segment != VALUES:
                 self._failures.add(place)
         self._missing.pop(place, None)
-        steps: list[Step] = list(self._dropped(place))
+        return [*self._dropped(place), *self._inform_readers(place)]
+
+    def copied(self, place: CallPlace, block: BlockRef) -> list[Step]:
+        """The store has the block of a committed partition, too."""
+        self._done[place] = block
+        return list(self._inform_readers(place))
+
+    def _inform_readers(self, place: CallPlace) -> Iterator[Step]:
         for reader in self._readers.pop(place, ()):
-            steps += self._informed(reader, place)
-        return steps
+            if self._can_read(reader, place):
+                yield from self._informed(reader, place)
+            else:
+                self._readers.setdefault(place, []).append(reader)
+
+    def _can_read(self, reader: CallPlace, place: CallPlace) -> bool:
+        """Whether a partition has ended, and its block, if any, is where the reader reaches it."""
+        block = self._done.get(place)
+        if block is None or reader.segment not in self.far:
+            return place in self._done
+        return not {"store", "inline"}.isdisjoint(block.locations)
 
     def _dropped(self, place: CallPlace) -> Iterator[DropResult]:
         for inner in self._inner.pop(place, ()):
@@ -197,7 +216,7 @@ class OpenCalls:
         failed = next((one for one in needs if one in self._done and self._done[one] is None), None)
         if failed is not None:
             return self._doomed(place, failed)
-        missing = self._missing[place] = {one for one in needs if one not in self._done}
+        missing = self._missing[place] = {one for one in needs if not self._can_read(place, one)}
         for one in missing:
             self._readers.setdefault(one, []).append(place)
         return () if missing else (self._begun(place),)

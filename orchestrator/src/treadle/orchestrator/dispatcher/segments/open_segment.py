@@ -7,6 +7,7 @@ from typing import Literal
 
 from treadle.executors.interface import Capabilities
 from treadle.executors.program import BlockInput, CallFunction, Cut, Failure, ItemSplit, Keep, Outcome, PartitionInput
+from treadle.primitives.encoding.references import BlockRef
 
 from ...plan.plan import CallsFeed, Policy, Segment
 from ...run_store.call_log import FunctionAdded
@@ -42,9 +43,12 @@ def open_segment(name: str, function: FunctionAdded, executor: str, can: Capabil
 
 
 class OpenRun(SegmentRun):
-    """Runs partitions as they come. `settled` is called with each that is committed (its outcome) or has failed."""
+    """Runs partitions as they come. `settled` is called with each that is committed (its outcome) or has failed, and
+    `copied` with the block of each that the store then has too.
+    """
 
     settled: Callable[[int, Outcome | None], None]
+    copied: Callable[[int, BlockRef], None]
     _inputs: list[PartitionInput]
 
     def _dispatch(self) -> Dispatch:
@@ -63,6 +67,7 @@ class OpenRun(SegmentRun):
             self.stop_with(error)
         elif found := copy.result():
             self._account.enter(Copied.of(self.name, {partition: found}))
+            self.copied(partition, found)
         elif block is not None:
             self._core.lost.add(block.name)
             self._core.stop()

@@ -221,7 +221,9 @@ class _SessionRun:
             self._broken[name] = failed.problem
             return
         assert isinstance(found, OpenRun)
-        found.settled = partial(self._settled, name)
+        found.settled, found.copied = partial(self._settled, name), partial(self._copied_result, name)
+        if segment.put == "store":
+            self._calls.far.add(name)
         self._watch(found)
         self._segments[name] = found
         task = spawn(found.run_open())
@@ -233,6 +235,9 @@ class _SessionRun:
     def _settled(self, name: str, partition: int, outcome: Outcome | None) -> None:
         block = outcome.block if outcome else None
         self._take(self._calls.ended(CallPlace(name, partition), block))
+
+    def _copied_result(self, name: str, partition: int, block: BlockRef) -> None:
+        self._take(self._calls.copied(CallPlace(name, partition), block))
 
     def _take(self, steps: Iterable[Step]) -> None:
         """Take the steps and their consequences in order. Chains of calls are long, so there is no recursion."""
