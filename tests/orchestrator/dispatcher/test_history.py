@@ -119,7 +119,7 @@ def without_digests(block: BlockRef) -> BlockRef:
     return msgspec.structs.replace(block, parts=parts, locations=block.locations[:1])
 
 
-def test_a_copy_recorded_without_digests_leaves_those_that_the_parts_have() -> None:
+def test_a_copy_without_digests_keeps_the_digests_of_the_parts() -> None:
     block = BlockRef("s/0.1.x", "objects", 2, (Part(0, 1, 1, 5, b"first"),), (HOST,))
     known = msgspec.structs.replace(commit(0), outcome=Outcome(0, 1, "objects", 2, block))
     assert replay([known, Copied("s", (0,))], "s").committed[0].block == block.in_store(())
