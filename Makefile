@@ -16,7 +16,7 @@ UNIT := tests/dsl --ignore tests/dsl/test_evaluation.py tests/orchestrator/plann
 
 SYSTEM_PACKAGES := iproute2 iptables docker-compose default-jre-headless maven
 
-.PHONY: demo unit test explore system-packages check compiled docs format chaos fuzz bench workloads isolated pythons corners clean
+.PHONY: demo unit test explore system-packages check compiled docs format chaos fuzz budgets bench workloads isolated pythons corners clean
 
 ## demo: count the words of Python's own standard library
 demo: .venv/ready
@@ -71,6 +71,10 @@ chaos: .venv/ready
 ## fuzz: mutates workflow documents for an hour (SECONDS=600: ten minutes), from a seed that it prints
 fuzz: .venv/ready
 	PYTHONPATH=tests $(BIN)/python tests/properties/mutations.py --seconds $(or $(SECONDS),3600)
+
+## budgets: calls, system calls, memory and modules of the hot paths beside their budgets; TOP=PATH: where; RENEW=1: write
+budgets: .venv/ready
+	@PYTHONPATH=tests $(BIN)/python -m budgets $(if $(TOP),--top $(TOP)) $(if $(RENEW),--renew)
 
 ## bench: the figures of bench/RESULTS.md, a quarter of an hour; FULL=1: all sizes, an hour (bench/README.md)
 bench: .venv/ready

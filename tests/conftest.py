@@ -21,7 +21,7 @@ settings.register_profile("patient", deadline=None, derandomize=FIXED, suppress_
 settings.load_profile("patient")
 
 FIRST = ["chaos", "triggers", "e2e", "properties", "bench", "orchestrator", "executors", "examples", "emulators"]
-FIRST += ["listeners", "deployment", "test_surface.py", "primitives"]
+FIRST += ["listeners", "deployment", "budgets", "test_surface.py", "primitives"]
 """Folders of long files, the longest first. The last files to start determine the end."""
 
 
