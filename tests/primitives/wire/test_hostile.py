@@ -10,7 +10,7 @@ import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
 from eventually import eventually
@@ -92,6 +92,8 @@ ABSURD: dict[Any, st.SearchStrategy[Any]] = {
 
 def absurd(kind: Any) -> st.SearchStrategy[Any]:
     """An unlikely value of this type."""
+    if get_origin(kind) is Literal:
+        return st.sampled_from([*get_args(kind), "x"])
     inner = [absurd(one) for one in get_args(kind) if one is not ...]
     if get_origin(kind) is tuple:
         return st.lists(inner[0], max_size=3).map(tuple)
