@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 import time
 from collections.abc import Iterator
 from operator import add
@@ -104,6 +106,25 @@ def test_value_that_calls_still_need_is_copied_to_the_store(home: Path, calls: S
         path.unlink()
     (tmp_path / "flag").touch()
     assert late.result(PATIENCE) == ELEMENTS + 2
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_call_that_was_begun_before_a_value_was_copied_finds_the_copy(
+    home: Path, calls: Session, tmp_path: Path, killed: bool
+) -> None:
+    """The call waits for a slot. It was given the block in shared memory alone. `killed`: the driver dies, too."""
+    array = np.ones(ELEMENTS)
+    busy = [calls.submit(wait_for, tmp_path / "flag", number) for number in range(8)]
+    late = calls.submit(total, array)
+    eventually(lambda: any("store" in one.block.locations for one in added(home, calls)))
+    driver = embedded.status(Home(home)).driver
+    if killed and driver is not None:
+        os.kill(driver.pid, signal.SIGKILL)
+    for path in on_host(home, calls, "values"):
+        path.unlink()
+    (tmp_path / "flag").touch()
+    assert late.result(PATIENCE) == ELEMENTS
+    assert [future.result(PATIENCE) for future in busy] == list(range(8))
 
 
 def test_value_that_was_lost_before_its_copy_fails_its_calls_alone(

@@ -117,9 +117,9 @@ class OpenCalls:
     def failed(self) -> int:
         return len(self._failures)
 
-    def has_copy(self, block: str) -> bool:
-        """Whether the store has a block, as far as known. False: of a value that was not copied yet."""
-        return not any(one.name == block and "store" not in one.locations for one in self._index.values.values())
+    def value(self, block: str) -> BlockRef | None:
+        """The value with a block of this name, as far as known."""
+        return next((one for one in self._index.values.values() if one.name == block), None)
 
     def left(self, segment: str) -> list[CallPlace]:
         """The partitions of a segment that were called and have not ended."""

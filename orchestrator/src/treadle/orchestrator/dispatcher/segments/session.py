@@ -12,9 +12,11 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+
+from msgspec.structs import replace
 
 from treadle.executors.program import Outcome
 from treadle.primitives.asyncio_tasks import spawn
@@ -70,14 +72,14 @@ async def run_session(run: RunContext, node: Segment, order: NodeOrder, desk: De
     ledger = await asyncio.to_thread(Ledger, run.site.store, prefix, run.files.key, order.resumption)
     async with writing(ledger) as (writer, watch):
         accounts = {name: Account(name, writer, history) for name, history in ChainHistory(ledger.records).items()}
-        summary = None
+        summary, spared = None, set[str]()
         while summary is None:
             session = _SessionRun(run, node, order, writer, watch, accounts)
             with desk.showing(session):
                 try:
                     summary = await session.run()
                 except BlocksLost as lost:
-                    _take_back(accounts, tuple(filter(session.has_copy, lost.blocks)), node.id)
+                    _take_back(accounts, tuple(session.gone(lost.blocks, spared)), node.id)
         await writer.synced()
     await asyncio.to_thread(run.files.create_manifest, Manifest(node.id, summary.partitions, (), summary), 1)
     return summary
@@ -89,6 +91,14 @@ def _take_back(accounts: Mapping[str, Account], blocks: tuple[str, ...], node: s
     if blocks and not any(taken):
         text = f"the arguments of calls are gone: {blocks[0]}; start a new session"
         raise SegmentFailed(Problem(FailureClass.UNREACHABLE, text, node))
+
+
+def _with_copies(records: Sequence[CallRecord]) -> Iterator[CallRecord]:
+    """The records, with the copies of values that are known from later ones: a value may be lost on this host."""
+    values = [one.block for one in records if isinstance(one, ValueAdded)]
+    copies = {block.name: block for block in values if "store" in block.locations}
+    for one in records:
+        yield replace(one, block=copies.get(one.block.name, one.block)) if isinstance(one, ValueAdded) else one
 
 
 class _SessionRun:
@@ -172,7 +182,7 @@ class _SessionRun:
             records = await asyncio.to_thread(self._log.read)
         elif self._calls.idle and time.monotonic() - self._last_call > IDLE:
             records = await asyncio.to_thread(self._log.write, [NoMoreCalls()])
-        for record in records:
+        for record in _with_copies(records):
             self._last_call = time.monotonic()
             for step in self._calls.add(record):
                 if isinstance(step, OpenFunction):
@@ -286,9 +296,23 @@ class _SessionRun:
         except StoreError as error:
             _log.warning("a result that nothing needs stays: %s", error)
 
-    def has_copy(self, block: str) -> bool:
-        """As of OpenCalls."""
-        return self._calls.has_copy(block)
+    def gone(self, blocks: Iterable[str], spared: set[str]) -> Iterator[str]:
+        """Those of the lost blocks that another try would not find. `spared`: the blocks that were spared before.
+
+        A block with a copy in the store is spared once: the attempt may have begun before the copy was made. A value
+        without a copy is not among them: the next try finds it lost, and fails its calls alone.
+        """
+        for block in blocks:
+            value = self._calls.value(block)
+            known = value or self._result(block)
+            if known is not None and "store" in known.locations and len(known.locations) > 1 and block not in spared:
+                spared.add(block)
+            elif value is None or "store" in value.locations:
+                yield block
+
+    def _result(self, block: str) -> BlockRef | None:
+        outcomes = (one for account in self._accounts.values() for one in account.history.committed.values())
+        return next((one.block for one in outcomes if one.block is not None and one.block.name == block), None)
 
     def _found(self, place: CallPlace, value: ValueAdded) -> BlockRef | None:
         """The block of a value. None: it is lost. If only this host has it, it is copied to the store in time."""
