@@ -22,7 +22,6 @@ from treadle.primitives.blocks import Blocks, Peers
 from treadle.primitives.encoding import codec
 from treadle.primitives.encoding.references import BlockRef, Kind, Slice
 from treadle.primitives.errors import CorruptError, MissingError, StoreError, TreadleError
-from treadle.primitives.stores import atomic_files
 from treadle.primitives.stores.shared_memory import HostFolder
 from treadle.primitives.stores.store import Store
 from treadle.primitives.testing.s3 import S3Endpoint
@@ -305,14 +304,14 @@ def test_a_block_that_is_removed_as_it_is_mapped_is_read_all_the_same(
 ) -> None:
     blocks = Blocks(store, "r1", host)
     ref = blocks.put("s/0.1", "objects", [["x" * 100_000]], "host")
-    known = atomic_files.map_file
+    known = HostFolder.map
 
-    def mapped(path: str) -> memoryview:
-        data = known(path)
-        os.unlink(path)
+    def mapped(host: HostFolder, name: str) -> memoryview:
+        data = known(host, name)
+        os.unlink(host.path(name))
         return data
 
-    monkeypatch.setattr(blocks_module, "map_file", mapped)
+    monkeypatch.setattr(HostFolder, "map", mapped)
     assert blocks.get(ref.slice(0)) == ["x" * 100_000]
 
 

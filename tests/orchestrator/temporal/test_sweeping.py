@@ -16,7 +16,7 @@ from temporalio.client import WorkflowExecutionStatus as Status
 from temporalio.service import RPCError, RPCStatusCode
 
 from treadle.orchestrator.temporal import shm_gc
-from treadle.primitives.stores.page_pool import LEAST
+from treadle.primitives.stores.file_views import LEAST
 from treadle.primitives.stores.shared_memory import HostFolder
 
 

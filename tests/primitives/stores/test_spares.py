@@ -12,7 +12,8 @@ import pytest
 
 from treadle.primitives.errors import StoreError
 from treadle.primitives.stores import page_pool
-from treadle.primitives.stores.page_pool import LEAST, Spares
+from treadle.primitives.stores.file_views import LEAST
+from treadle.primitives.stores.page_pool import Spares
 from treadle.primitives.stores.shared_memory import HostFolder
 
 
@@ -87,10 +88,11 @@ def test_file_that_a_process_maps_is_never_overwritten(folder: HostFolder) -> No
 def test_another_process_that_maps_it_counts_too(folder: HostFolder) -> None:
     folder.put("r1/s/a", [b"1" * LEAST])
     code = (
-        "import sys\nfrom treadle.primitives.stores.atomic_files import map_file\nview = map_file(sys.argv[1])\n"
-        "print(flush=True)\nsys.stdin.readline()\nassert view == b'1' * len(view), 'it was written again'"
+        "import sys\nfrom treadle.primitives.stores.shared_memory import HostFolder\n"
+        "view = HostFolder(sys.argv[1]).map('r1/s/a')\nprint(flush=True)\nsys.stdin.readline()\n"
+        "assert view == b'1' * len(view), 'it was written again'"
     )
-    command = [sys.executable, "-c", code, str(folder.path("r1/s/a"))]
+    command = [sys.executable, "-c", code, str(folder.root)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
         assert reader.stdout is not None
         reader.stdout.readline()
@@ -163,8 +165,10 @@ def test_full_shared_memory_takes_the_spares_back(folder: HostFolder, monkeypatc
     assert _names(folder) == []
 
 
-def test_without_leases_blocks_are_written_anew(folder: HostFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_pool, "_is_ours_alone", lambda _: False)
+def test_files_that_are_all_read_leave_a_block_to_a_new_file(
+    folder: HostFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_pool, "try_lock", lambda _: False)
     folder.put("r1/s/a", [b"1" * LEAST])
     before = _inode(folder, "r1/s/a")
     folder.delete_run("r1")
@@ -280,7 +284,7 @@ def test_no_more_than_a_few_are_looked_at(folder: HostFolder, monkeypatch: pytes
         looked.append(descriptor)
         return False
 
-    monkeypatch.setattr(page_pool, "_is_ours_alone", somebody_reads_it)
+    monkeypatch.setattr(page_pool, "try_lock", somebody_reads_it)
     _keep(folder, "r1", *[LEAST] * 10)
     folder.put("r2/s/b", [bytes(LEAST)])
     assert len(looked) == 8

@@ -73,9 +73,7 @@ class Blocks:
         self._open_peers = peers
         self.read: Counter[str] = Counter()
         """Bytes read so far from each kind of place (inline, host, store); peers add their own counts."""
-        self._folders = {"store": (str(store.path(f"runs/{self._folder}/blocks") or ""), store.url)}
-        if host is not None:
-            self._folders["host"] = (str(host.path(self._folder)), host.url)
+        self._in_store = str(store.path(f"runs/{self._folder}/blocks") or "")
         self._checked: set[tuple[str, str, int]] = set()
         self._nonce, self._numbers = os.urandom(6).hex(), itertools.count()
 
@@ -272,7 +270,7 @@ class Blocks:
         if not location.startswith("host:"):
             self.read[location.partition(":")[0]] += part.length
         known = (location, slice.name, part.offset)
-        mapped = isinstance(data, memoryview) and type(data.obj) is mmap  # a copy was read again, so check it again
+        mapped = _is_of_file(data, location)  # a copy is checked each time
         if mapped and len(data) == part.length and (known in self._checked or self._is_marked(slice, location, data)):
             return data
         if len(data) != part.length or (part.checksum and not is_sound(data, part)):
@@ -284,11 +282,9 @@ class Blocks:
             self._mark(slice, location, data)
         return data
 
-    def _folder_of(self, lender: str) -> tuple[str, str]:
-        """Return the location of another run's blocks: the folder (if the store is on this host) and the
-        store's URL.
-        """
-        return str(self._store.path(f"runs/{lender}/blocks") or ""), self._store.url
+    def _folder_of(self, run: str) -> str:
+        """Return the folder of a run's blocks in the store, if the store is on this host."""
+        return self._in_store if run == self._folder else str(self._store.path(f"runs/{run}/blocks") or "")
 
     def _is_marked(self, slice: Slice, location: str, data: Buffer) -> bool:
         """Return whether a process of this host has checked the file: large blocks are checked once for all processes.
@@ -309,7 +305,7 @@ class Blocks:
                 os.chmod(self._path(slice.name), 0o400)
 
     def _path(self, name: str) -> str:
-        return f"{self._folders['host'][0]}/{check_name(name)}"
+        return f"{self.host.root}/{self._folder}/{check_name(name)}" if self.host is not None else ""
 
     def _remember(self, known: tuple[str, str, int]) -> None:
         if len(self._checked) >= _REMEMBERED:
@@ -325,13 +321,17 @@ class Blocks:
             elsewhere = "store" in slice.locations
             fetch = partial(self._peers.fetch, host, slice.name, shared=shared, elsewhere=elsewhere)
             return fetch_range(fetch, part.offset, part.length, sys.maxsize if shared else spooled_from)
-        lender = location.partition(":")[2]
-        folder, where = self._folder_of(lender) if lender else self._folders[location]
-        if not folder:
-            name = f"runs/{lender}/blocks/{slice.name}" if lender else self._object(slice.name)
+        if location == "host" and self.host is not None:
+            name = self.on_host(slice.name)
+            if part.length < _MAPPED_FROM:
+                return self.host.read(name, part.offset, part.length)
+            return self.host.map(name)[part.offset : part.offset + part.length]
+        run = location.partition(":")[2] or self._folder
+        if not (folder := self._folder_of(run)):
+            name = f"runs/{run}/blocks/{slice.name}"
             return fetch_range(partial(self._store.get_range, name), part.offset, part.length, spooled_from)
         path = f"{folder}/{check_name(slice.name)}"
-        with border(where, slice.name, reading=True):
+        with border(self._store.url, slice.name, reading=True):
             if part.length < _MAPPED_FROM:
                 return read_range(path, part.offset, part.length)
             return map_file(path)[part.offset : part.offset + part.length]
@@ -339,6 +339,13 @@ class Blocks:
 
 def _as_it_is(data: Buffer) -> Buffer:
     return data
+
+
+def _is_of_file(data: Buffer, location: str) -> bool:
+    """Return whether the bytes are those of a block file, not a copy."""
+    return isinstance(data, memoryview) and (
+        type(data.obj) is mmap or (location == "host" and type(data.obj) is not bytes)
+    )
 
 
 def _is_whole(slice: Slice, data: Buffer) -> bool:

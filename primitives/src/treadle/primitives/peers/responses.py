@@ -10,6 +10,7 @@ import time
 from ..errors import TreadleError, UsageError
 from ..run_paths import run_folder
 from ..stores.atomic_files import check_name
+from ..stores.file_views import open_locked
 from ..stores.shared_memory import HostFolder
 from ..wire import Connection, WireError
 from .messages import BATCH, GONE, PIECE, REFUSED, WANTS_LIMIT, Ask, AskAnswer, Pull, PullAnswer, Want
@@ -85,7 +86,7 @@ class _Files:
         self._name = name
         try:
             path = f"{self._folder}/{check_name(name)}"
-            self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            self.descriptor = open_locked(path, os.O_NOFOLLOW)
             status = os.fstat(self.descriptor)
             self._size = status.st_size if stat.S_ISREG(status.st_mode) else GONE
         except (FileNotFoundError, NotADirectoryError):

@@ -185,26 +185,41 @@ def map_file(path: str | Path) -> memoryview:
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        status = os.fstat(descriptor)
-        private = status.st_uid in (os.geteuid(), 0) and not status.st_mode & 0o022
-        mapping = _map(descriptor, status.st_size) if private and status.st_size else None
+        return map_open_file(descriptor)
     finally:
         os.close(descriptor)
-    return memoryview(mapping or read_range(path, 0, status.st_size))
 
 
-_mappings: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()
+def map_open_file(descriptor: int) -> memoryview:
+    """Do what `map_file` does with an open file."""
+    status = os.fstat(descriptor)
+    mapping = map_descriptor(descriptor, status.st_size) if is_private(status) and status.st_size else None
+    return memoryview(mapping or read_all(descriptor, 0, status.st_size))
 
 
-def _map(descriptor: int, size: int) -> mmap.mmap | None:
-    """A mapping, or None. Each holds its own descriptor; half of the allowed descriptors stay free for other uses."""
-    if len(_mappings) >= resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2:
+def is_private(status: os.stat_result) -> bool:
+    """Return whether no other user, except the superuser, can change the file."""
+    return status.st_uid in (os.geteuid(), 0) and not status.st_mode & 0o022
+
+
+descriptor_holders: weakref.WeakSet[object] = weakref.WeakSet()
+"""Mappings and other objects that each hold a descriptor."""
+
+
+def can_hold_descriptor() -> bool:
+    """Return whether one more object may hold a descriptor: half of the allowed ones stay free for other uses."""
+    return len(descriptor_holders) < resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
+
+
+def map_descriptor(descriptor: int, size: int, access: int = mmap.ACCESS_READ) -> mmap.mmap | None:
+    """A mapping, which holds its own descriptor, or None. Raises OSError."""
+    if not can_hold_descriptor():
         return None
     try:
-        mapping = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
+        mapping = mmap.mmap(descriptor, size, access=access)
     except OSError as error:
         if error.errno in _NO_MAPPING:
             return None
         raise
-    _mappings.add(mapping)
+    descriptor_holders.add(mapping)
     return mapping

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import signal
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from mmap import MAP_POPULATE, MAP_SHARED, mmap
+from mmap import ACCESS_WRITE
 from pathlib import Path
 
 from .atomic_files import Buffer, make_folders, write_all
+from .file_views import LEAST, try_lock, unlock
+from .kept_mappings import KeptMappings
 
-LEAST = 512 << 10
-"""Size in bytes from which a file is worth keeping."""
 _SHARE, _MOST = 8, 256
 """The pool keeps at most 1/`_SHARE` of the file system's bytes and `_MOST` files; none when memory runs short."""
-_MAPPED_FROM, _PIECE = 16 << 20, 4 << 20
-"""Bytes from which a file is copied into its pages, and bytes that are mapped at a time."""
+_PIECE = 4 << 20
+"""Bytes that one of the two threads copies at a time."""
+_POPULATE_WRITE = 23
+"""Of madvise(2), Linux 5.14: map the pages at once."""
+_mappings = KeptMappings(kept_from=16 << 20, most=512 << 20, access=ACCESS_WRITE)
 _TRIED = 8
 """Number of spare files to try for one new file, since other processes may still read them."""
 
@@ -49,6 +50,8 @@ class Spares:
             if size <= room and places:
                 self._take_in(path, size)
                 room, places = room - size, places - 1
+            else:
+                _discard(path)
 
     def _room(self) -> tuple[int, int]:
         """The bytes and the number of files that the pool can still take."""
@@ -56,15 +59,16 @@ class Spares:
         return system.f_blocks * system.f_frsize // _SHARE - sum(map(_size, names)), max(0, _MOST - len(names))
 
     def _take_in(self, path: Path, size: int) -> None:
-        spare = self._folder / f"{size:016x}-{os.urandom(8).hex()}"
+        # the newest of a size comes first: its pages may still be mapped by those who read and write next
+        spare = self._folder / f"{size:016x}-{2**63 - time.time_ns():016x}-{os.urandom(4).hex()}"
         with contextlib.suppress(FileNotFoundError):
             os.rename(path, spare)
             os.chmod(spare, 0o600)
 
     def write(self, path: Path, buffers: Sequence[Buffer], size: int) -> bool:
-        """Write a file of `size` bytes at `path`; returns whether a spare file was available.
+        """Write a file of `size` bytes at `path`; returns whether a spare file without readers was available.
 
-        No other process has the file open or mapped. The folder of `path` exists. Raises OSError.
+        The folder of `path` exists. Raises OSError.
         """
         for name in self._fitting(size):
             spare = self._folder / name
@@ -74,9 +78,10 @@ class Spares:
                 continue
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             try:
-                if _is_ours_alone(descriptor):
+                if try_lock(descriptor):
                     os.ftruncate(descriptor, size)
                     _overwrite(descriptor, buffers, size)
+                    unlock(descriptor)
                     return True
             finally:
                 os.close(descriptor)
@@ -97,7 +102,7 @@ class Spares:
         for name in self._names():
             with contextlib.suppress(FileNotFoundError):
                 if (self._folder / name).stat().st_ctime <= kept_from:
-                    os.unlink(self._folder / name)
+                    _discard(self._folder / name)
 
     def _short(self) -> bool:
         """Return whether available memory is so low that other programs could need the spares."""
@@ -131,49 +136,51 @@ def _overwrite(descriptor: int, buffers: Sequence[Buffer], size: int) -> None:
 
     A file with missing pages is written by the kernel, which reports full memory as an error, not as a signal.
     """
-    if size < _MAPPED_FROM or os.fstat(descriptor).st_blocks * 512 < size:
+    whole = os.fstat(descriptor).st_blocks * 512 >= size
+    mapping, is_new = _mappings.get(descriptor) if whole else (None, True)
+    if mapping is None:
         write_all(descriptor, buffers)
         return
     from concurrent.futures import ThreadPoolExecutor
 
+    import numpy as np  # copies without the interpreter's lock
+
+    file = np.frombuffer(mapping, np.uint8)
+
+    def copy(piece: tuple[int, list[memoryview]]) -> None:
+        at, parts = piece
+        if is_new:
+            with contextlib.suppress(OSError):  # an older kernel maps page by page
+                mapping.madvise(_POPULATE_WRITE, at, sum(map(len, parts)))
+        for part in parts:
+            file[at : at + len(part)] = np.frombuffer(part, np.uint8)
+            at += len(part)
+
     with ThreadPoolExecutor(2) as threads:
-        deque(threads.map(lambda piece: _copy(descriptor, *piece), _pieces(buffers).items()), maxlen=0)
+        deque(threads.map(copy, _pieces(buffers).items()), maxlen=0)
 
 
-def _pieces(buffers: Iterable[Buffer]) -> dict[int, list[tuple[int, memoryview]]]:
-    """Offset of a piece of the file -> its content: offsets in the piece, and bytes."""
-    pieces: dict[int, list[tuple[int, memoryview]]] = {}
+def _pieces(buffers: Iterable[Buffer]) -> dict[int, list[memoryview]]:
+    """Offset of a piece of the file -> its content."""
+    pieces: dict[int, list[memoryview]] = {}
     at = 0
     for buffer in buffers:
         rest = memoryview(buffer).cast("B")
         while rest:
-            start = at % _PIECE
-            part = rest[: _PIECE - start]
-            pieces.setdefault(at - start, []).append((start, part))
+            part = rest[: _PIECE - at % _PIECE]
+            pieces.setdefault(at - at % _PIECE, []).append(part)
             at, rest = at + len(part), rest[len(part) :]
     return pieces
 
 
-def _copy(descriptor: int, offset: int, content: Sequence[tuple[int, memoryview]]) -> None:
-    import numpy as np  # copies without the interpreter's lock
-
-    start, part = content[-1]
-    pages = mmap(descriptor, start + len(part), flags=MAP_SHARED | MAP_POPULATE, offset=offset)
-    piece = np.frombuffer(pages, np.uint8)
-    for start, part in content:
-        piece[start : start + len(part)] = np.frombuffer(part, np.uint8)
-
-
-def _is_ours_alone(descriptor: int) -> bool:
-    """Return whether no other process has the file open or mapped: only then the kernel grants a write lease
-    (fcntl(2)).
-
-    The kernel signals a broken lease; the signal is set to one that does nothing.
-    """
-    try:
-        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
-        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_WRLCK)
-        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-    except OSError:  # the file is in use, or leases are not supported here
-        return False
-    return True
+def _discard(path: Path) -> None:
+    """Remove a file. Its memory is free at once, although processes keep mappings of it, unless a view needs it."""
+    with contextlib.suppress(FileNotFoundError):
+        os.chmod(path, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            os.unlink(path)
+            if try_lock(descriptor):
+                os.ftruncate(descriptor, 0)
+        finally:
+            os.close(descriptor)

@@ -1,35 +1,28 @@
 """Reuse of shared memory: writing fresh pages costs four times a copy into kept pages, for readers and the writer.
 
-A **segment** is a file of the host folder that one member writes. A reader holds a shared lock (flock) on the file
-while any view of it lives; the kernel releases the lock of a process that dies. When all receivers have a value, the
-writer takes the segment back. Once no reader holds a lock, the writer reuses the segment under an exclusive lock and a
-new name. So a name always means the same bytes, and views never change.
+A **segment** is a file of the host folder that one member writes. When all receivers have a value, the writer takes the
+segment back. Once no reader holds a lock, the writer reuses the segment under a new name (see `file_views`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import fcntl
 import mmap
 import os
-import resource
 import threading
-import weakref
-from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 
 from ...errors import StoreError
 from ...stores.atomic_files import Buffer
+from ...stores.file_views import FileViews, open_locked, try_lock, unlock
+from ...stores.kept_mappings import KeptMappings
 from ...stores.shared_memory import HostFolder
 
 _KEPT = 3
 """Free segments that a member keeps: receivers may still read the last value while the next is written."""
 _READ = 64 << 10
 """Bytes up to which reading is faster than a view."""
-_MAPPINGS = 64
-"""Mappings of other members' segments that are kept, so that their pages need not be mapped again."""
 
 
 class SharedMemorySegment:
@@ -46,11 +39,7 @@ class SharedMemorySegment:
 
     def try_lock(self) -> bool:
         """Return whether no reader holds a lock; then the segment stays locked until `write` is done."""
-        try:
-            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+        return try_lock(self.descriptor)
 
     @property
     def memory(self) -> memoryview:
@@ -77,7 +66,7 @@ class SharedMemorySegment:
 
     def unlock(self) -> None:
         self.filled_at = -1
-        fcntl.flock(self.descriptor, fcntl.LOCK_UN)
+        unlock(self.descriptor)
 
     def close(self) -> None:
         os.close(self.descriptor)
@@ -95,9 +84,7 @@ class Segments:
         self._lock = threading.Lock()
         self._free: list[SharedMemorySegment] = []
         self._written: dict[Path, SharedMemorySegment] = {}
-        self._mappings: OrderedDict[tuple[int, int], tuple[int, mmap.mmap]] = OrderedDict()
-        self._views: set[int] = set()
-        """Open descriptors of views; each holds a lock."""
+        self._views = FileViews(KeptMappings(kept_from=_READ))
 
     # -- for the writer ----------
 
@@ -180,58 +167,11 @@ class Segments:
         connection.
         """
         path = self._host.path(name)
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return None
-        view = None
-        try:
-            if not _lock_shared(descriptor, path):
-                return None
-            if length < _READ or not self._may_view():
-                return os.pread(descriptor, length, offset)
-            view = self._view(path, descriptor)
-            return view[offset : offset + length]
-        finally:
-            if view is None:
-                os.close(descriptor)
-
-    def _may_view(self) -> bool:
-        """Each view holds a descriptor; half of the allowed descriptors stay free for other uses."""
-        return len(self._views) < resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2
-
-    def _view(self, path: Path, descriptor: int) -> memoryview:
-        """Return a view that holds the descriptor, and with it the lock, as long as any object refers to
-        this memory.
-        """
-        mapping = self._mapping(path, descriptor)
-        holder = (ctypes.c_ubyte * len(mapping)).from_buffer(mapping)
-        self._views.add(descriptor)
-        weakref.finalize(holder, _end_view, self._views, descriptor).atexit = False
-        return memoryview(holder).cast("B").toreadonly()
-
-    def _mapping(self, path: Path, descriptor: int) -> mmap.mmap:
-        status = os.fstat(descriptor)
-        key = (status.st_ino, status.st_size)
-        with self._lock:
-            if key in self._mappings:
-                self._mappings.move_to_end(key)
-                return self._mappings[key][1]
-            self._forget_removed()
-            # a descriptor of its own: the lock must not last as long as the mapping
-            unlocked = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-            mapping = mmap.mmap(unlocked, status.st_size)
-            self._mappings[key] = (unlocked, mapping)
-            return mapping
-
-    def _forget_removed(self) -> None:
-        """Drop mappings of removed files, so that the kernel can free their memory, and the oldest ones above the
-        limit.
-        """
-        for key, (descriptor, _) in list(self._mappings.items()):
-            if not os.fstat(descriptor).st_nlink or len(self._mappings) >= _MAPPINGS:
-                del self._mappings[key]
-                os.close(descriptor)
+        with contextlib.suppress(FileNotFoundError):
+            if length < _READ:
+                return _read(path, offset, length)
+            return self._views.view(path)[offset : offset + length]
+        return None
 
     def close(self) -> None:
         """Free the kept segments. Views stay valid, and unread values of this member stay readable."""
@@ -239,21 +179,13 @@ class Segments:
         with self._lock:
             for segment in self._written.values():
                 segment.close()
-            for descriptor, _ in self._mappings.values():
-                os.close(descriptor)
             self._written.clear()
-            self._mappings.clear()
+        self._views.close()
 
 
-def _end_view(views: set[int], descriptor: int) -> None:
-    views.discard(descriptor)
-    os.close(descriptor)
-
-
-def _lock_shared(descriptor: int, path: Path) -> bool:
-    """Lock the file, and return whether it still has its name, which it keeps while it is locked."""
+def _read(path: Path, offset: int, length: int) -> bytes:
+    descriptor = open_locked(path)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return os.stat(path).st_ino == os.fstat(descriptor).st_ino
-    except (BlockingIOError, FileNotFoundError):
-        return False
+        return os.pread(descriptor, length, offset)
+    finally:
+        os.close(descriptor)
