@@ -80,6 +80,15 @@ def test_array_counts_as_it_is_at_each_call(calls: Session) -> None:
     assert list(calls.map(total, changing(), chunk=1).results(PATIENCE)) == [0, ELEMENTS, 2 * ELEMENTS]
 
 
+def test_a_change_of_one_element_makes_another_value(home: Path, calls: Session) -> None:
+    array = np.zeros(ELEMENTS)
+    for changed in (0, 777, 777, ELEMENTS - 1):
+        array[changed] += 1
+        for _ in range(2):
+            assert calls.submit(total, array).result(PATIENCE) == array.sum()
+    assert len(added(home, calls)) == len({one.key for one in added(home, calls)}) == 4
+
+
 def test_array_arrives_as_a_read_only_view_and_a_table_as_a_table(calls: Session) -> None:
     array, table = np.ones((ELEMENTS, 2), dtype=np.int32, order="F"), pa.table({"x": np.arange(ELEMENTS)})
     assert calls.submit(lambda a: (a.flags.writeable, a.shape, a.flags.f_contiguous), array).result(PATIENCE) == (

@@ -185,7 +185,7 @@ def test_a_file_that_is_being_written_again_is_missing(folder: HostFolder, monke
     os.close(opened)
 
 
-def test_a_few_bytes_are_not_those_of_another_block(folder: HostFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_read_returns_no_bytes_of_another_block(folder: HostFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     _put(folder, "r1/s/a", 1)
     assert folder.read("r1/s/a", LEAST - 2, 10) == bytes([1, 1])
     known = atomic_files.read_all

@@ -97,13 +97,14 @@ class SessionLink:
         """A key that no call or function of the session has."""
         return f"{self._writer}-{next(self._keys)}"
 
-    def send(self, *records: CallRecord) -> None:
+    def send(self, *records: CallRecord, wake: bool = True) -> None:
         """Have records written, soon and in order. Raises the error that ended the session here."""
         with self._lock:
             self._raise_error()
             self._outbox += records
             self._mine.update(record.key for record in records if isinstance(record, Called))
-        self._wake.set()
+        if wake:
+            self._wake.set()
 
     def claim(self, key: str) -> bool:
         """Wait for a call in `wait_for_own`. False: the call is unknown, or a part of it has failed."""
@@ -121,8 +122,9 @@ class SessionLink:
             return key in self._mine or key in self._index.first
 
     def send_value(self, key: str, block: BlockRef) -> None:
-        """As `send`, for a value that this client holds until `release`."""
-        self.send(ValueAdded(key, block, self._writer))
+        """As `send`, for a value that this client holds until `release`. It is written with the call or future that
+        follows."""
+        self.send(ValueAdded(key, block, self._writer), wake=False)
 
     def release(self, key: str) -> None:
         """Make no further calls with a value. It takes no lock: futures are collected anywhere."""
