@@ -145,8 +145,9 @@ def test_a_mapping_of_a_removed_file_is_not_taken_for_another(folder: HostFolder
     os.unlink(folder.path("r1/s/a"))
     _put(folder, "r1/s/b", 2)
     status = folder.path("r1/s/b").stat()
-    (_, one) = mappings._kept.popitem()
-    mappings._kept[status.st_dev, status.st_ino, status.st_size] = one  # as if the inode number came again
+    kept = mappings._kept  # private: inode numbers do not come again at will
+    (_, one) = kept.popitem()
+    kept[status.st_dev, status.st_ino, status.st_size] = one
     assert views.view(folder.path("r1/s/b")) == bytes([2]) * LEAST
 
 

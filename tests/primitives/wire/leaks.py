@@ -9,6 +9,8 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 
+from treadle.primitives.stores import page_pool, shared_memory
+
 
 @contextlib.contextmanager
 def nothing_left() -> Iterator[None]:
@@ -16,6 +18,8 @@ def nothing_left() -> Iterator[None]:
     threads, files = set(threading.enumerate()), open_files()
     yield
     gc.collect()  # frames of caught errors
+    for kept in (shared_memory._views, page_pool._mappings):  # private: no other user forgets kept mappings
+        kept.close()
     assert set(threading.enumerate()) - threads == set()
     assert open_files() - files == Counter()
 
