@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -109,12 +110,22 @@ def result(
         int | None, typer.Option("--limit", min=1, metavar="N", help="Maximum records of --stage.")
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the end of the run.")] = False,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at",
+            metavar="N",
+            help="A checkpoint of a gang that is running (`last`, or its number): the states of its members.",
+        ),
+    ] = None,
     profile: ProfileOption = None,
 ) -> None:
     """Print the outputs of a run as JSON; with --stage the records of a stage, as JSON lines."""
     env = Environment(profile)
-    if limit is not None and stage is None:
-        raise UsageError("--limit counts records of a stage", "Name it: --stage S.")
+    for option, what in ((limit, "--limit counts records"), (at, "--at names a checkpoint")):
+        if option is not None and stage is None:
+            raise UsageError(f"{what} of a stage", "Name it: --stage S.")
+    number = _checkpoint_number(at)
 
     async def work(runs: Runs) -> Exit:
         name = await run_to_read(runs, run)
@@ -122,6 +133,9 @@ def result(
         if wait and view.open:
             await runs.end(name)
             view = await runs.view(name)
+        if stage is not None and at is not None:
+            _print_states(env, name, stage, number)
+            return Exit.SUCCESS
         if stage is not None:
             _print_records(env, name, stage, limit, view)
             return Exit.SUCCESS
@@ -150,12 +164,30 @@ def _print_records(env: Environment, run: str, stage: str, limit: int | None, vi
     from .view.datasets import records
 
     try:
-        for count, record in enumerate(records(env, run, stage), 1):
-            for piece in record:
-                sys.stdout.write(piece)
-            sys.stdout.write("\n")
-            if count == limit:
-                return
+        _print_lines(islice(records(env, run, stage), limit))
     except Incomplete as error:
         hint = "Wait for it: --wait." if view.open else f"See: treadle show {run}"
         raise UsageError(error.message, hint) from None
+
+
+def _print_states(env: Environment, run: str, stage: str, number: int | None) -> None:
+    from .view.datasets import states
+
+    number, lines = states(env, run, stage, number)
+    complain(f"checkpoint {number} of {stage}")
+    _print_lines(lines)
+
+
+def _print_lines(lines: Iterable[Iterator[str]]) -> None:
+    for pieces in lines:
+        sys.stdout.writelines(pieces)
+        sys.stdout.write("\n")
+
+
+def _checkpoint_number(at: str | None) -> int | None:
+    """The number of a checkpoint; None: the last one."""
+    if at is None or at == "last":
+        return None
+    if not at.isdecimal():
+        raise UsageError(f"{at!r} is no checkpoint", "Write --at last, or its number: 1, 2, ...")
+    return int(at)

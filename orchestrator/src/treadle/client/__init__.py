@@ -13,7 +13,7 @@ and `run_status` (a run at one moment), `sessions`, `open_session`, `session_cal
 `session_executor`, `session_link`, `call_results`, `argument_values`, `session_display`, `map_reduction`,
 `call_content`, `argument_futures`, `futures` and `project_modules` (functions that are called from Python),
 `joblib_registration` and `joblib_backend` (joblib's batches as calls of a session), `attempt_logs`, `stage_data`,
-`garbage_collection`, `testing` (whole runs inside one process).
+`stage_checkpoints`, `garbage_collection`, `testing` (whole runs inside one process).
 """
 
 from typing import TYPE_CHECKING
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from .run_status import RunStatus
     from .session_calls import SessionCalls
     from .sessions import attach, session
+    from .stage_checkpoints import StageCheckpoint
     from .sync_client import Client, Run, Stage
 
 __all__ = [
@@ -65,6 +66,7 @@ __all__ = [
     "SessionCalls",
     "SessionEnded",
     "Stage",
+    "StageCheckpoint",
     "StageView",
     "Unreachable",
     "WorkerError",
@@ -90,6 +92,7 @@ __getattr__ = late(
         **dict.fromkeys(("attach", "session"), ".sessions"),
         "register_joblib": ".joblib_registration",
         "RunStatus": ".run_status",
+        "StageCheckpoint": ".stage_checkpoints",
         "StageView": ".progress",
         "AttemptRecord": "treadle.orchestrator.dispatcher.ledger.attempt_records",
         "InvalidDocument": "treadle.dsl.document.document",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from treadle.orchestrator.run_requests.run_views import RunView, State
 
     from .run_status import RunStatus
+    from .stage_checkpoints import StageCheckpoint
     from .stage_data import StageData
     from .submission import Prepared
 
@@ -218,6 +219,12 @@ class AsyncClient:
 
         return StageData(self._connection.environment, run, stage)
 
+    def checkpoint(self, run: str, stage: str, number: int | None) -> StageCheckpoint:
+        """A checkpoint of a stage, for `AsyncStage`. Blocking."""
+        from .stage_checkpoints import read_checkpoint
+
+        return read_checkpoint(self._connection.environment.files(run), stage, number)
+
 
 class AsyncRun:
     """A run of a client, by its id. Made by `AsyncClient.submit`, `run` and `attach`."""
@@ -265,8 +272,8 @@ class AsyncRun:
 
 
 class AsyncStage:
-    """The records of one stage of a run. Every method waits for the run's end; it raises RunFailed, and UsageError for
-    a stage that keeps no data, such as one within a loop or one that writes files."""
+    """The records of one stage of a run. Methods wait for the run's end, except `checkpoint`; they raise RunFailed, and
+    UsageError for a stage that keeps no data, such as one within a loop or one that writes files."""
 
     def __init__(self, run: AsyncRun, name: str) -> None:
         self.run, self.name = run, name
@@ -284,6 +291,11 @@ class AsyncStage:
         """The records as a NumPy array with one row for each. Records that are not of arrays must be numbers, or arrays
         of one shape; otherwise it raises UsageError."""
         return await self._read(lambda data: data.array())
+
+    async def checkpoint(self, number: int | None = None) -> StageCheckpoint:
+        """The last checkpoint of a gang that is still running, or the one with this number (the last two are kept): the
+        states of all its members. Raises UsageError when there is none."""
+        return await asyncio.to_thread(self.run.client.checkpoint, self.run.id, self.name, number)
 
     async def _read(self, read: Callable[[StageData], T]) -> T:
         await self.run.wait()

@@ -160,3 +160,4 @@ class Stage:
     records = _blocking(AsyncStage.records)
     table = _blocking(AsyncStage.table)
     array = _blocking(AsyncStage.array)
+    checkpoint = _blocking(AsyncStage.checkpoint)

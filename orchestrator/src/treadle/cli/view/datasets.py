@@ -11,11 +11,13 @@ from contextlib import redirect_stdout
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from treadle.client.stage_checkpoints import read_checkpoint
 from treadle.client.stage_data import StageData
 from treadle.orchestrator.run_store.run_files import Submission
 
 if TYPE_CHECKING:
     from treadle.client.environment import ClientEnvironment
+    from treadle.orchestrator.run_store.run_files import RunFiles
 
 _END = object()
 
@@ -23,14 +25,27 @@ _END = object()
 def records(env: ClientEnvironment, run: str, stage: str) -> Iterator[Iterator[str]]:
     """Each record as the pieces of a line of JSON; a large record has several. Raises UsageError for a stage without
     data, Incomplete."""
-    from treadle.executors.bundle.unpack import prepare
-
-    files = env.files(run)
-    submission = files.load(Submission, "spec")
     data = StageData(env, run, stage)
-    prepare(files.store, run, submission.bundle, files.key, submission.shared)
+    _prepare(env.files(run))
     for part in _quietly(data.parts()):
         yield from map(_pieces, data.rows(part))
+
+
+def states(env: ClientEnvironment, run: str, stage: str, number: int | None) -> tuple[int, Iterator[Iterator[str]]]:
+    """The number of a checkpoint, and the states of the gang's members like `records`. Raises UsageError."""
+    files = env.files(run)
+    _prepare(files)
+    with redirect_stdout(sys.stderr):  # decoding imports modules of the run, which may print
+        checkpoint = read_checkpoint(files, stage, number)
+    return checkpoint.number, map(_pieces, checkpoint.states)
+
+
+def _prepare(files: RunFiles) -> None:
+    """Have the modules of the run imported from its bundle."""
+    from treadle.executors.bundle.unpack import prepare
+
+    submission = files.load(Submission, "spec")
+    prepare(files.store, files.run, submission.bundle, files.key, submission.shared)
 
 
 def _quietly(parts: Iterator[Any]) -> Iterator[Any]:
