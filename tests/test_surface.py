@@ -29,7 +29,8 @@ NAMES = {
     "treadle.client": (
         "AsyncClient AsyncRun AsyncStage AttemptRecord CallFailed CallOutOfMemory CallTimedOut Client Future Futures "
         "InvalidDocument InvalidInputs NoSuchRun Run RunConflict RunEnd RunFailed RunFailure RunStatus RunView Session "
-        "SessionCalls SessionEnded Stage StageView Unreachable WorkerError WorkerTraceback attach register_joblib "
+        "SessionCalls SessionEnded Stage StageCheckpoint StageView Unreachable WorkerError WorkerTraceback attach "
+        "register_joblib "
         "session"
     ),
     "treadle.dsl": (

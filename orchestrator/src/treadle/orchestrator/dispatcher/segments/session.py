@@ -297,7 +297,7 @@ class _SessionRun:
             _log.warning("a result that nothing needs stays: %s", error)
 
     def gone(self, blocks: Iterable[str], spared: set[str]) -> Iterator[str]:
-        """Those of the lost blocks that another try would not find. `spared`: the blocks that were spared before.
+        """Return the lost blocks that another try would not find. `spared`: the blocks that were spared before.
 
         A block with a copy in the store is spared once: the attempt may have begun before the copy was made. A value
         without a copy is not among them: the next try finds it lost, and fails its calls alone.
