@@ -35,7 +35,7 @@ class StageCheckpoint:
 def read_checkpoint(files: RunFiles, stage: str, number: int | None = None) -> StageCheckpoint:
     """The last checkpoint of a stage, or the one with this number: two are kept, and none after the gang's commit.
 
-    Raises UsageError when there is no such checkpoint, CorruptError, MissingError and StoreError. Blocking.
+    Raises UsageError if the stage does not keep it, CorruptError, MissingError and StoreError. Blocking.
     """
     plan = files.find(Plan, "plan")
     if plan is not None and not nodes_of(plan, stage):

@@ -342,7 +342,7 @@ def _as_it_is(data: Buffer) -> Buffer:
 
 
 def _is_of_file(data: Buffer, location: str) -> bool:
-    """Return whether the bytes are those of a block file, not a copy."""
+    """Return whether the bytes are a mapping of a block file, not a copy."""
     return isinstance(data, memoryview) and (
         type(data.obj) is mmap or (location == "host" and type(data.obj) is not bytes)
     )

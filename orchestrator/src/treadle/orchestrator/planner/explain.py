@@ -249,7 +249,7 @@ def _tail(tail: Tail) -> tuple[str, ...]:
 
 
 def _edges(graph: Graph) -> Iterator[tuple[str, str]]:
-    """Those of the graph, and of the sub-workflows in it."""
+    """Yield the edges of the graph and of its sub-workflows."""
     yield from graph.edges()
     for node in graph.walk():
         if isinstance(node, Child) and node.graph is not None:

@@ -74,7 +74,7 @@ class RunWorkflow:
         self._activities: dict[tuple[str, int], workflow.ActivityHandle[NodeReport]] = {}
         """By first node and task group."""
         self._stopped: set[tuple[str, int]] = set()
-        """Those of `_activities` that were ordered to stop."""
+        """Keys of the activities that were ordered to stop."""
         self._local = False
         """True: the first order runs in a local activity, since the driver of the workflow task has it anyway."""
         self._first: dict[str, str] = {}

@@ -71,7 +71,7 @@ class _Lock:
 
 
 def open_locked(path: str | os.PathLike[str], flags: int = 0) -> int:
-    """Open a file to read it; nobody writes it while the descriptor is open. Raises the errors of `FileViews.view`."""
+    """Open a file, which no process writes until the descriptor is closed. Raises the errors of `FileViews.view`."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -97,7 +97,7 @@ def read_file(path: str | os.PathLike[str], offset: int, length: int) -> bytes:
 
 
 def try_lock(descriptor: int) -> bool:
-    """Return whether nobody reads the file; then it is locked for its writer."""
+    """Lock the file to write it. Return False if a process reads it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

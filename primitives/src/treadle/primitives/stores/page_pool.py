@@ -17,7 +17,7 @@ from .kept_mappings import KeptMappings
 _SHARE, _MOST = 8, 256
 """The pool keeps at most 1/`_SHARE` of the file system's bytes and `_MOST` files; none when memory runs short."""
 _PIECE = 4 << 20
-"""Bytes that one of the two threads copies at a time."""
+"""Bytes that a thread copies at a time."""
 _POPULATE_WRITE = 23
 """Of madvise(2), Linux 5.14: map the pages at once."""
 _mappings = KeptMappings(kept_from=16 << 20, most=512 << 20, access=ACCESS_WRITE)
@@ -59,7 +59,7 @@ class Spares:
         return system.f_blocks * system.f_frsize // _SHARE - sum(map(_size, names)), max(0, _MOST - len(names))
 
     def _take_in(self, path: Path, size: int) -> None:
-        # the newest of a size comes first: its pages may still be mapped by those who read and write next
+        # the newest of a size comes first: readers and writers may have kept its mapping
         spare = self._folder / f"{size:016x}-{2**63 - time.time_ns():016x}-{os.urandom(4).hex()}"
         with contextlib.suppress(FileNotFoundError):
             os.rename(path, spare)

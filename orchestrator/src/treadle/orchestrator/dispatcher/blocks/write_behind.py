@@ -66,7 +66,7 @@ class Copies:
             copied(partition, task)
 
     async def finished(self) -> dict[int, BlockRef]:
-        """Partition -> its block, for those that are now in the store. Raises StoreError when the store refuses one."""
+        """Return partition -> its block in the store. Raises StoreError when the store refuses a block."""
         done = await asyncio.gather(*self._tasks.values())
         return {partition: block for partition, block in zip(self._tasks, done, strict=True) if block is not None}
 
