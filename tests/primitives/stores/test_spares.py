@@ -5,6 +5,7 @@ import os
 import stat
 import subprocess
 import sys
+from mmap import ACCESS_WRITE
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from treadle.primitives.errors import StoreError
 from treadle.primitives.stores import page_pool
 from treadle.primitives.stores.file_views import LEAST
+from treadle.primitives.stores.kept_mappings import KeptMappings
 from treadle.primitives.stores.page_pool import Spares
 from treadle.primitives.stores.shared_memory import HostFolder
 
@@ -42,8 +44,12 @@ def test_a_block_takes_the_memory_of_one_that_was_removed(folder: HostFolder) ->
     assert _names(folder) == []
 
 
-@pytest.mark.parametrize("spare", [20 << 20, 16 << 20])
-def test_a_large_block_of_many_buffers_is_copied_into_the_pages_of_another(folder: HostFolder, spare: int) -> None:
+@pytest.mark.parametrize(("spare", "kept"), [(20 << 20, 1 << 30), (16 << 20, 1 << 30), (20 << 20, 0)])
+def test_a_large_block_of_many_buffers_is_copied_into_the_pages_of_another(
+    folder: HostFolder, monkeypatch: pytest.MonkeyPatch, spare: int, kept: int
+) -> None:
+    mappings = KeptMappings(kept_from=1, most=kept, access=ACCESS_WRITE)
+    monkeypatch.setattr(page_pool, "_mappings", mappings)
     random = np.random.default_rng(7)
     content = [random.bytes(length) for length in (1, 4 << 20, 0, 3, 12 << 20, 64, 1_000_000)]
     folder.put("r1/s/a", [bytes(spare)])
@@ -52,6 +58,9 @@ def test_a_large_block_of_many_buffers_is_copied_into_the_pages_of_another(folde
     folder.put("r2/s/b", content)
     assert _inode(folder, "r2/s/b") == before
     assert folder.map("r2/s/b") == b"".join(content)
+    folder.delete_run("r2")
+    folder.put("r3/s/c", content[::-1])
+    assert folder.map("r3/s/c") == b"".join(content[::-1]), "also into a mapping that was kept"
 
 
 def test_a_smaller_spare_grows(folder: HostFolder) -> None:

@@ -10,17 +10,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from mmap import ACCESS_WRITE
 from pathlib import Path
 
-from .atomic_files import Buffer, make_folders, write_all
+from .atomic_files import Buffer, make_folders, map_descriptor, write_all
 from .file_views import LEAST, try_lock, unlock
 from .kept_mappings import KeptMappings
 
 _SHARE, _MOST = 8, 256
 """The pool keeps at most 1/`_SHARE` of the file system's bytes and `_MOST` files; none when memory runs short."""
-_PIECE = 4 << 20
-"""Bytes that a thread copies at a time."""
+_MAPPED_FROM, _PIECE = 16 << 20, 4 << 20
+"""Bytes from which a file is copied into its pages, and bytes that a thread copies at a time."""
 _POPULATE_WRITE = 23
 """Of madvise(2), Linux 5.14: map the pages at once."""
-_mappings = KeptMappings(kept_from=16 << 20, most=512 << 20, access=ACCESS_WRITE)
+_mappings = KeptMappings(_MAPPED_FROM, most=512 << 20, access=ACCESS_WRITE)
 _TRIED = 8
 """Number of spare files to try for one new file, since other processes may still read them."""
 
@@ -136,8 +136,11 @@ def _overwrite(descriptor: int, buffers: Sequence[Buffer], size: int) -> None:
 
     A file with missing pages is written by the kernel, which reports full memory as an error, not as a signal.
     """
-    whole = os.fstat(descriptor).st_blocks * 512 >= size
-    mapping, is_new = _mappings.get(descriptor) if whole else (None, True)
+    if size < _MAPPED_FROM or os.fstat(descriptor).st_blocks * 512 < size:
+        write_all(descriptor, buffers)
+        return
+    mapping, is_new = _mappings.get(descriptor)
+    mapping = mapping or map_descriptor(descriptor, size, ACCESS_WRITE)
     if mapping is None:
         write_all(descriptor, buffers)
         return
