@@ -187,7 +187,11 @@ async def test_asyncio_client_has_the_same_methods(client: Client, home: Path) -
         run = await twin.run(doubling(), {"data": np.ones(2)})
         assert (await run.stage("done").array()).tolist() == [2, 2]
         assert [status.state async for status in run.watch()] == ["succeeded"]
-    offered = {name for name in vars(AsyncClient) if not name.startswith("_")} - {"detach", "stage_data"}
+    offered = {name for name in vars(AsyncClient) if not name.startswith("_")} - {
+        "detach",
+        "stage_checkpoint",
+        "stage_data",
+    }
     assert offered == {name for name in vars(Client) if not name.startswith("_")}
 
 

@@ -219,7 +219,7 @@ class AsyncClient:
 
         return StageData(self._connection.environment, run, stage)
 
-    def checkpoint(self, run: str, stage: str, number: int | None) -> StageCheckpoint:
+    def stage_checkpoint(self, run: str, stage: str, number: int | None) -> StageCheckpoint:
         """A checkpoint of a stage, for `AsyncStage`. Blocking."""
         from .stage_checkpoints import read_checkpoint
 
@@ -295,7 +295,7 @@ class AsyncStage:
     async def checkpoint(self, number: int | None = None) -> StageCheckpoint:
         """The last checkpoint of a gang that is still running, or the one with this number (the last two are kept): the
         states of all its members. Raises UsageError when there is none."""
-        return await asyncio.to_thread(self.run.client.checkpoint, self.run.id, self.name, number)
+        return await asyncio.to_thread(self.run.client.stage_checkpoint, self.run.id, self.name, number)
 
     async def _read(self, read: Callable[[StageData], T]) -> T:
         await self.run.wait()
