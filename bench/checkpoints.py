@@ -3,7 +3,7 @@
     python bench/checkpoints.py [--members 64] [--kill-every 5] [--steps 2000] [--rounds 3]
 
 The training is logistic regression by gradient descent (harness/training.py): in each step the members sum their
-gradients of 50 numbers, and every 100 steps they save a checkpoint. A round is a run of each kind, in turn; the time is
+gradients of 50 numbers, and every 10 steps they save a checkpoint. A round is a run of each kind, in turn; the time is
 from submission to result. Prints the seconds, the kills, and the ratio of the medians. The weights of all runs must be
 equal, bit for bit.
 """
@@ -30,7 +30,7 @@ from treadle.client import Client
 from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
 
-EVERY = 100
+EVERY = 10
 """Steps between two checkpoints."""
 
 
@@ -61,11 +61,11 @@ class Killer:
 def environment(members: int) -> Iterator[tuple[Client, Path]]:
     """A client of an embedded driver with a slot for each member, and the workflow."""
     home = Path(tempfile.mkdtemp(prefix="treadle-bench-"))
-    (home / "profiles.toml").write_text(f"[default]\nslots = {members}\n")
-    (home / "training.yaml").write_text(training.DOCUMENT)
+    (home / "profiles.toml").write_text(f"[bench]\nslots = {members}\n")
+    (home / "training.yaml").write_text(training.DOCUMENT.replace("MEMBERS", str(members)))
     shutil.copy(training.__file__, home / "training.py")
     try:
-        with Client(home=home) as client:
+        with Client(profile="bench", home=home) as client:
             yield client, home / "training.yaml"
     finally:
         embedded.down(Home(home))
@@ -73,12 +73,12 @@ def environment(members: int) -> Iterator[tuple[Client, Path]]:
         shutil.rmtree(home)
 
 
-def trained(client: Client, document: Path, members: int, steps: int, kill_every: float) -> tuple[float, int, object]:
+def trained(client: Client, document: Path, steps: int, kill_every: float) -> tuple[float, int, object]:
     """Seconds, kills and weights of one run. `kill_every`: 0 for none."""
     with tempfile.TemporaryDirectory(prefix="treadle-bench-") as folder:
         killer = Killer(Path(folder), kill_every) if kill_every else None
         began = time.perf_counter()
-        run = client.run(document, {"members": members, "folder": folder, "steps": steps, "every": EVERY})
+        run = client.run(document, {"folder": folder, "steps": steps, "every": EVERY})
         took = time.perf_counter() - began
         if killer:
             killer.close()
@@ -97,7 +97,7 @@ def main() -> None:
     with environment(options.members) as (client, document):
         for _ in range(options.rounds):
             for name, every in (("undisturbed", 0.0), ("killed", options.kill_every)):
-                took, kills, found = trained(client, document, options.members, options.steps, every)
+                took, kills, found = trained(client, document, options.steps, every)
                 times[name].append(took)
                 weights.append(found)
                 print(f"{name}: {took:.1f} s, {kills} kills", flush=True)

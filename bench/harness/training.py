@@ -15,17 +15,16 @@ DOCUMENT = """
 apiVersion: treadle/v1
 name: training
 inputs:
-  members: {type: integer}
   folder: {type: string}
   steps: {type: integer}
   every: {type: integer}
 stages:
   fit:
     type: map
-    input: {range: "${{ inputs.members }}", partitions: "${{ inputs.members }}"}
+    input: {range: MEMBERS, partitions: MEMBERS}
     uses: "training:train"
     per: partition
-    gang: "${{ inputs.members }}"
+    gang: MEMBERS
     timeout: 1h
     with: {folder: "${{ inputs.folder }}", steps: "${{ inputs.steps }}", every: "${{ inputs.every }}"}
 """
