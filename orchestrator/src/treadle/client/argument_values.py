@@ -10,9 +10,8 @@ import sys
 import threading
 import weakref
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal, Self
 
 import xxhash
 
@@ -41,37 +40,15 @@ class ArgumentValues:
         self._users: Counter[str] = Counter()
         """Key -> the futures of it, and the calls that are being made with it."""
 
-    @contextmanager
-    def sharing(self, place: Callable[[], Place], *, fixed: bool) -> Iterator[Callable[[object], str]]:
-        """A function that returns the key of a large value, which it sends if need be; empty for any other object.
-
-        `place`: where the block goes. `fixed`: no value changes meanwhile, so that one object needs one look. The
-        values are held until the block ends: their calls are then sent.
-        """
-        used: list[str] = []
-        seen: dict[int, tuple[object, str]] = {}
-
-        def key(found: object) -> str:
-            if _size(found) < LARGE:
-                return ""
-            if id(found) not in seen or not fixed:
-                seen[id(found)] = found, self._send(found, place(), used)
-            return seen[id(found)][1]
-
-        try:
-            yield key
-        finally:
-            if used:
-                self._leave(used)
-
     def put(self, value: object, place: Place) -> Future:
         """Send a value of any size. It is held as long as the future exists."""
         used: list[str] = []
-        future = self._link.future(CallKey(self._send(value, place, used)))
-        weakref.finalize(future, self._leave, used).atexit = False
+        future = self._link.future(CallKey(self.send(value, place, used)))
+        weakref.finalize(future, self.leave, used).atexit = False
         return future
 
-    def _send(self, value: object, place: Place, used: list[str]) -> str:
+    def send(self, value: object, place: Place, used: list[str]) -> str:
+        """Send a value if need be, and hold it until `leave`. Returns its key, which is added to `used`."""
         packed = pack([CallResult(value)])
         key = f"{place}-{_digest(packed)}"
         used.append(key)
@@ -87,7 +64,7 @@ class ArgumentValues:
             self._held.move_to_end(key)
         return key
 
-    def _leave(self, used: list[str]) -> None:
+    def leave(self, used: list[str]) -> None:
         with self._lock:
             self._users -= Counter(used)
             for key in [key for key in self._held if not self._users[key]]:
@@ -95,6 +72,31 @@ class ArgumentValues:
                     break
                 del self._held[key]
                 self._link.release(key)
+
+
+class SharedValues:
+    """The large values among the arguments of some calls, held until the calls are sent. Use as a context manager."""
+
+    def __init__(self, values: ArgumentValues, place: Callable[[], Place], *, fixed: bool) -> None:
+        """`place`: where the blocks go. `fixed`: no value changes meanwhile, so that one object needs one look."""
+        self._values, self._place, self._fixed = values, place, fixed
+        self._used: list[str] = []
+        self._seen: dict[int, tuple[object, str]] = {}
+
+    def key(self, found: object) -> str:
+        """The key of a large value, which is sent if need be; empty for any other object."""
+        if _size(found) < LARGE:
+            return ""
+        if id(found) not in self._seen or not self._fixed:
+            self._seen[id(found)] = found, self._values.send(found, self._place(), self._used)
+        return self._seen[id(found)][1]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._used:
+            self._values.leave(self._used)
 
 
 def _size(found: object) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -14,7 +15,7 @@ from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import UsageError
 
 from .argument_futures import ArgumentFutures
-from .argument_values import ArgumentValues, Place
+from .argument_values import ArgumentValues, Place, SharedValues
 from .call_content import CallContent
 from .futures import Future, Futures
 from .map_reduction import Arguments, CallStep
@@ -59,8 +60,8 @@ class CallSender:
 
         Raises UsageError for a function or arguments that cannot be pickled.
         """
-        with self._values.sharing(partial(self._place, options[0]), fixed=fixed) as share:
-            return self._send(function, iter(calls), options, chunk, step, reuse, share)
+        with SharedValues(self._values, partial(self._place, options[0]), fixed=fixed) as shared:
+            return self._send(function, iter(calls), options, chunk, step, reuse, shared.key)
 
     def _send(
         self,
@@ -124,4 +125,4 @@ class CallSender:
 def _name(function: Callable[..., Any]) -> str:
     """A name for the function's calls, fit for the name of a folder."""
     text = str(getattr(function, "__name__", type(function).__name__))
-    return "".join(char if char.isascii() and (char.isalnum() or char == "_") else "_" for char in text)[:60] or "call"
+    return re.sub(r"\W", "_", text, flags=re.ASCII)[:60] or "call"

@@ -32,7 +32,7 @@ def unchanging_parts(function: object) -> Parts:
     while left:
         found = left.pop()
         parts.append(found)
-        if type(found) in _CONSTANT or id(found) in known or _is_imported(found, by_value):
+        if _is_constant(found) or id(found) in known or _is_imported(found, by_value):
             continue
         known.add(id(found))
         inner = _members(found)
@@ -59,10 +59,12 @@ def _is_imported(found: Any, by_value: set[str]) -> bool:
     return (module if is_module else getattr(module, "__dict__", {}).get(found.__qualname__)) is found
 
 
+def _is_constant(found: Any) -> bool:
+    return type(found) in _CONSTANT or (type(found) in (str, bytes) and len(found) <= _TEXT)
+
+
 def _members(found: Any) -> list[object] | None:
     """What an object of a kind that may be part of a function consists of. None: another kind."""
-    if type(found) in (str, bytes) and len(found) <= _TEXT:
-        return []
     if type(found) is tuple:
         return list(found)
     if type(found) is partial and not found.__dict__:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 import sysconfig
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -16,16 +14,18 @@ _seen: dict[str, int] = {}
 """Name -> identity of the modules that were looked at."""
 
 
-@contextmanager
-def pickling(refusal: str, hint: str) -> Iterator[None]:
+class pickling:  # not a generator, which would take twice as long: there is one for each call
     """Pickle by value, modules of the project too. Raises UsageError in place of the error of an object."""
-    take_by_value()
-    try:
-        yield
-    except UsageError:
-        raise
-    except Exception as error:
-        raise UsageError(f"{refusal}: {type(error).__name__}: {error}", hint) from error
+
+    def __init__(self, refusal: str, hint: str) -> None:
+        self._refusal, self._hint = refusal, hint
+
+    def __enter__(self) -> None:
+        take_by_value()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, UsageError):
+            raise UsageError(f"{self._refusal}: {type(error).__name__}: {error}", self._hint) from error
 
 
 def take_by_value() -> None:

@@ -34,6 +34,9 @@ class CallResult(NamedTuple):
     traceback: str = ""
 
 
+_KNOWN: frozenset[type] = frozenset({CallResult})
+
+
 class UnpicklableError(Exception):
     """Stands for an exception or a result that cannot be pickled. Its text names the class and the reason."""
 
@@ -119,7 +122,7 @@ def _value(result: CallResult) -> Any:
 def _packed(results: list[CallResult]) -> Packed:
     """The results by value. A result that cannot be pickled is replaced by an UnpicklableError."""
     try:
-        return pack(results)
+        return pack(results, known=_KNOWN)
     except MemoryError:
         raise
     except Exception:  # noqa: BLE001  any reducer may raise anything; the faulty ones are found one by one

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 from treadle.primitives import formats
+from treadle.primitives.encoding.frames import SMALL
 from treadle.primitives.encoding.read_only import is_frozen
 from treadle.primitives.encoding.references import Kind, Slice
 from treadle.primitives.errors import DataError, MissingError
@@ -43,6 +44,8 @@ class InputCache:
 
     def load(self, slice: Slice, get: Callable[[Slice], Any]) -> Any:
         """The value of the slice: cached, or from `get`, whose errors pass through."""
+        if slice.inline and slice.part.length < SMALL:  # decoded as fast as found
+            return get(slice)
         name = (slice.name, slice.part.offset)
         entry = self._entries.get(name)
         if entry is not None:

@@ -65,7 +65,8 @@ class Telemetry:
             self._bytes.add(count, where | {"direction": "read", "place": place})
         for place, count in _written(outcome):
             self._bytes.add(count, where | {"direction": "written", "place": place})
-        _log.debug("committed", extra=_about(run, segment, outcome) | {"seconds": round(outcome.seconds, 3)})
+        if _log.isEnabledFor(logging.DEBUG):
+            _log.debug("committed", extra=_about(run, segment, outcome) | {"seconds": round(outcome.seconds, 3)})
 
     def failed(self, run: str, workflow: str, segment: Segment, failure: Failure, *, final: bool) -> None:
         """Count a failed attempt."""

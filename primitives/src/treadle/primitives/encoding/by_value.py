@@ -14,18 +14,42 @@ from functools import cache
 from typing import Any
 
 from .codec import keep_outside
+from .read_only import ATOMS
 
 Packed = tuple[Any, ...]
 """The pickle, then its buffers."""
+_PLAIN = frozenset({tuple, list, dict})
+_MANY = 10_000
+"""Objects looked at one by one: a list may hold itself."""
 
 
-def pack(value: object, refer: Callable[[object], object] | None = None) -> Packed:
+def pack(
+    value: object, refer: Callable[[object], object] | None = None, known: frozenset[type] = frozenset()
+) -> Packed:
     """Return the value by value. Raises the error of the object that cannot be pickled.
 
-    `refer` returns a plain name for an object that stays outside, such as a future, and None for every other object.
+    `refer` returns a plain name for an object that stays outside, such as a future, and None for every other object. It
+    may be left out for atoms, tuples, lists and dicts. `known`: classes of tuples that every process can import.
     """
+    if _is_plain(value, _PLAIN | known):
+        return (pickle.dumps(value, protocol=5),)
     buffers: list[pickle.PickleBuffer] = []
     return (_pickled(value, refer, lambda buffer: keep_outside(buffers, buffer)), *buffers)
+
+
+def _is_plain(value: object, containers: frozenset[type]) -> bool:
+    """Whether the value consists of atoms in these containers: cloudpickle has nothing to add."""
+    left: list[Any] = [value]
+    for one in left:
+        kind = type(one)
+        if kind in ATOMS:
+            continue
+        if kind not in containers or len(left) > _MANY:
+            return False
+        members = (*one, *one.values()) if kind is dict else one
+        if not ATOMS.issuperset(map(type, members)):
+            left += members
+    return True
 
 
 def pack_whole(value: object) -> bytes:
@@ -47,17 +71,17 @@ def unpack(packed: Packed, resolve: Callable[[Any], object] | None = None) -> An
     `resolve` returns the object for a name of `refer`.
     """
     data, *buffers = packed
+    if resolve is None:
+        return pickle.loads(data, buffers=buffers)
     unpickler = _Unpickler(io.BytesIO(data), buffers=buffers)
     unpickler.resolve = resolve
     return unpickler.load()
 
 
 class _Unpickler(pickle.Unpickler):
-    resolve: Callable[[Any], object] | None
+    resolve: Callable[[Any], object]
 
     def persistent_load(self, name: Any) -> object:
-        if self.resolve is None:
-            raise pickle.UnpicklingError("the value names an object that stays outside")
         return self.resolve(name)
 
 
