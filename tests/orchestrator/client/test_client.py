@@ -1,4 +1,4 @@
-"""The client against the embedded server: what it starts, reads and raises, synchronously and on an event loop."""
+"""The client against the embedded server: runs that it starts, results and errors, also on an event loop."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Pair(NamedTuple):
 
 
 class Outside:
-    """Stays outside of what is packed."""
+    """An object that `refer` names."""
 
 
 OUTSIDE = Outside()
