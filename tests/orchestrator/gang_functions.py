@@ -82,6 +82,21 @@ def dies_first(records: Iterator[int], *, folder: str, context: Context) -> int:
     return counted(records, folder=folder, context=context)
 
 
+def names_its_process(records: Iterator[int], *, folder: str, busy: bool, context: Context) -> int:
+    """Writes its process id to a file. The second member dies in the first attempt, once the first one has begun. That
+    one waits at a barrier, or computes (`busy`).
+    """
+    Path(folder, f"{context.partition}.{context.attempt}").write_text(str(os.getpid()))
+    if context.attempt == 1 and context.partition == 1:
+        while not Path(folder, "0.1").exists():
+            time.sleep(0.01)
+        os._exit(3)
+    if context.attempt == 1 and busy:
+        time.sleep(3600)
+    Barrier("all").wait()
+    return sum(records)
+
+
 def dies_at(records: Iterator[int], *, step: int, context: Context) -> list[Any]:
     """The second member is killed at a step of the first attempt: before, within and after each collective."""
     mine, steps = list(records), itertools.count(1)

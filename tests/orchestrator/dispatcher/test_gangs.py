@@ -67,6 +67,18 @@ def test_gang_starts_again_as_a_whole_when_a_member_dies(breaking: Breaking, tmp
     ]
 
 
+@pytest.mark.parametrize("busy", [False, True])
+def test_member_that_leaves_in_time_keeps_its_process_for_the_next_attempt(
+    breaking: Breaking, tmp_path: Path, busy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gang_segment, "LEAVE", 0.2 if busy else 60.0)
+    given = {"with": {"folder": str(tmp_path), "busy": busy}}
+    found, _ = breaking(spec(sum=gang("names_its_process", **given))).go()
+    assert values(found, "sum") == [[1], [5]]
+    processes = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert (processes["0.1"] in (processes["0.2"], processes["1.2"])) is not busy
+
+
 @pytest.mark.parametrize("step", range(1, 11))
 def test_member_may_be_killed_in_every_phase_of_every_collective(breaking: Breaking, step: int) -> None:
     found, _ = breaking(spec(all=gang("dies_at", flat=True, **{"with": {"step": step}}))).go()

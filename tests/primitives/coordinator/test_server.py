@@ -269,6 +269,23 @@ async def test_stranger_without_tls_is_dropped_and_hinders_no_member(tmp_path: P
         assert len(await gang(coordinator.address, 2)) == 2
 
 
+async def test_gang_is_dismissed_together_with_members_that_come_later() -> None:
+    async with quick() as coordinator, asyncio.timeout(SECONDS):
+        coordinator.own("run-1", "one", lambda _: None)
+        early, other = await member(coordinator.address, "one/0.a"), await member(coordinator.address, "two/0.a")
+        for one in (early, other):
+            one.say(m.Count("nothing"))
+            await one.hear(m.Counted)
+        coordinator.dismiss_gang("run-1", "one")
+        await early.hear(m.Dismissed)
+        late = await member(coordinator.address, "one/1.a")
+        await late.hear(m.Dismissed)
+        coordinator.disown("run-1", "one")
+        for one in (other, await member(coordinator.address, "one/2.a")):
+            one.say(m.Count("nothing"))
+            assert isinstance(await one.hear(object), m.Counted)
+
+
 async def test_nothing_is_kept_of_a_run_whose_members_have_left() -> None:
     async with quick() as coordinator:
         members = await gang(coordinator.address, 2)

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from treadle import primitives
-from treadle.primitives.channels.errors import MemberLost, ReduceFailed
+from treadle.primitives.channels.errors import GangEnded, MemberLost, ReduceFailed
 from treadle.primitives.encoding.tabular import type_name
 from treadle.primitives.errors import (
     CorruptError,
@@ -63,7 +63,7 @@ def is_loss(error: BaseException) -> bool:
     return isinstance(error, CorruptError | MissingError)
 
 
-FROM_ANOTHER_MEMBER = (MemberLost, ReduceFailed)
+FROM_ANOTHER_MEMBER = (GangEnded, MemberLost, ReduceFailed)
 """Errors that a channel raises because another member failed."""
 _TABLE: tuple[tuple[type[BaseException], FailureClass, bool], ...] = (
     (MemoryError, FailureClass.OUT_OF_MEMORY, True),

@@ -22,6 +22,15 @@ class MemberLost(TreadleError):
         )
 
 
+class GangEnded(TreadleError):
+    """Another member of the gang failed, so the attempt of all members is over: the function is to end."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "another member of the gang failed, and all members start again", "Let this error end the function."
+        )
+
+
 class DeadlinePassed(TreadleError):
     """An operation took longer than its deadline."""
 

@@ -20,6 +20,7 @@ from ..coordinator.messages import (
     Count,
     Counted,
     Dial,
+    Dismissed,
     FromMember,
     Hello,
     Join,
@@ -38,7 +39,7 @@ from ..stores.shared_memory import SHARED_MEMORY, host_id
 from ..wire import Address, address_of, identity_of, is_loopback, listen, parse
 from .barriers import MemberBarriers
 from .checkpoints import MemberCheckpoints
-from .errors import DeadlinePassed, MemberLost
+from .errors import DeadlinePassed, GangEnded, MemberLost
 from .gang import Gang, folder_of
 from .io.coordinator_client import CoordinatorClient
 from .io.payloads import ValueCodec
@@ -318,6 +319,8 @@ class Member:
             self._checkpoints.heard(message)
         elif isinstance(message, Dial):
             self._on_dial(message)
+        elif isinstance(message, Dismissed):
+            self._loop.fail(GangEnded())
         elif isinstance(message, Counted):
             self._counted[message.subject] = message
         elif isinstance(message, Refused):
@@ -374,6 +377,8 @@ class Member:
             self._loop.wait(lambda: not self._uplink.connected or None, deadline)
         except Late:
             pass  # a member does not answer: the coordinator will declare it lost
+        except GangEnded:
+            self._loop.do(self._say_goodbye)  # no member waits for messages
 
     def _say_goodbye(self) -> None:
         """The coordinator closes the connection after Bye. If this side closed first, unread messages could be lost."""

@@ -32,7 +32,7 @@ without any state; returning members report all it has to know.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -133,6 +133,10 @@ class Coordinator:
     def present(self, member: str) -> bool:
         """Return whether the member is live or away."""
         return member in self._members
+
+    def members(self) -> Sequence[str]:
+        """Return the names of the members that are live or away."""
+        return list(self._members)
 
     def wakes_at(self) -> float | None:
         """Return the time at which `tick` is needed next; None: not before another event."""

@@ -29,6 +29,11 @@ class Hello(Struct, frozen=True, tag="hello"):
     """Its address for members with an equal host id, `unix:name`; empty: it has no other address for them."""
 
 
+def gang_of(member: str) -> str:
+    """The gang in a member's name: `gang` in `gang/3.5f..`."""
+    return member.rpartition("/")[0]
+
+
 class Alive(Struct, frozen=True, tag="alive"):
     """Renews the lease. The coordinator echoes it, so that a member can detect a dead link."""
 
@@ -267,7 +272,7 @@ class Checkpointed(Struct, frozen=True, tag="checkpointed"):
 
 
 class Dismissed(Struct, frozen=True, tag="dismissed"):
-    """The owner does not need the member any more; it answers with Bye."""
+    """The owner does not need the member any more, or its gang has ended; it answers with Bye."""
 
 
 FromMember = (

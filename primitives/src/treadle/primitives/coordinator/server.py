@@ -24,7 +24,7 @@ from ..wire.unauthenticated import Strangers, allowance
 from .component import CoordinatorLimits, Statistics, Timing
 from .instructions import Deliver, Disconnect, Instruction, Returned, SendToConnection, StateSaved
 from .machine import Coordinator
-from .messages import Checkpointed, Dismissed, FromMember, ToMember
+from .messages import Checkpointed, Dismissed, FromMember, Hello, ToMember, gang_of
 
 if TYPE_CHECKING:
     from ..wire.tls import Identity
@@ -55,6 +55,8 @@ class _Run:
         self.timer: asyncio.TimerHandle | None = None
         self.owners: dict[str, OnSaved] = {}
         """Gang -> receives the states that its members save."""
+        self.dismissed: set[str] = set()
+        """Gangs whose members are to leave."""
 
 
 class CoordinatorServer:
@@ -142,14 +144,23 @@ class CoordinatorServer:
         """Ask a member to leave."""
         self._tell(run, member, Dismissed())
 
+    def dismiss_gang(self, run: str, gang: str) -> None:
+        """Ask all members of a gang to leave, until `disown` also those that come later."""
+        found = self._run(run)
+        found.dismissed.add(gang)
+        for member in found.machine.members():
+            if gang_of(member) == gang:
+                self.dismiss(run, member)
+
     def own(self, run: str, gang: str, saved: OnSaved) -> None:
         """From now on, call `saved` in the event loop with each state that a member of the gang saves."""
         self._run(run).owners[gang] = saved
 
     def disown(self, run: str, gang: str) -> None:
         """The opposite of `own`; does nothing for another gang."""
-        if (found := self._runs.get(run)) is not None and gang in found.owners:
-            del found.owners[gang]
+        if (found := self._runs.get(run)) is not None:
+            found.owners.pop(gang, None)
+            found.dismissed.discard(gang)
             self._later(run)
 
     def answer(self, run: str, member: str, checkpoint: int, refused: str = "") -> None:
@@ -195,6 +206,8 @@ class CoordinatorServer:
         for head in heads:
             message = _decode(head, connection.address)
             run.instructions += run.machine.received(connection.number, message, self._clock())
+            if isinstance(message, Hello) and gang_of(message.member) in run.dismissed:
+                self.dismiss(connection.run, message.member)
         self._later(connection.run)
 
     def ended(self, connection: ServerConnection, why: Exception | None) -> None:
@@ -258,7 +271,7 @@ class CoordinatorServer:
                 case Returned():
                     self._on_returned(name, instruction)
                 case StateSaved(member):
-                    if (saved := run.owners.get(member.rpartition("/")[0])) is not None:
+                    if (saved := run.owners.get(gang_of(member))) is not None:
                         saved(instruction)
         for number, batch in heads.items():
             if (connection := run.connections.get(number)) is not None:

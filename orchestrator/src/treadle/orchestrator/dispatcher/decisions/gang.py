@@ -10,7 +10,8 @@ attempt:
     breaks    -- every slot is free -->       judged by the first failure; waits again, or has failed
 
 A failure that only follows from another one (a member's channel lost its partner) may be reported before its cause. So
-it ends the other members only after `GRACE`; a cause that is reported within that time replaces it.
+it ends the other members only after `GRACE`; a cause that is reported within that time replaces it. The other members
+are asked to leave, and after `LEAVE` killed.
 
 A gang takes all n slots or none (see `slot_pool`), so two gangs that want the same slots never hold a part of them
 each. This is gang scheduling (Ousterhout 1982) without time slices.
@@ -33,6 +34,8 @@ from .task_sizing import TaskSizes
 
 GRACE = 5.0
 """Seconds that the other members may still run after a failure that follows from another one."""
+LEAVE = 2.0
+"""Seconds in which the other members leave by themselves once the cause is known, which keeps their processes."""
 _ALL = "gang"
 """The slot of a gang in `Dispatch`."""
 

@@ -17,7 +17,7 @@ from treadle.primitives.stores.shared_memory import HostFolder
 
 from ..decisions.attempt_outcomes import Verdict
 from ..decisions.dispatch import Assignment
-from ..decisions.gang import GRACE, GangDispatch
+from ..decisions.gang import GRACE, LEAVE, GangDispatch
 from ..ledger.ledger import Failed, Lost, Started
 from .gang_checkpoints import Checkpoints
 from .segment import SegmentRun
@@ -38,7 +38,8 @@ class GangRun(SegmentRun):
     _folders: tuple[str, ...] = ()
     """The folders of the gangs so far."""
     _ending: asyncio.TimerHandle | None = None
-    """Ends the other members if the cause of a failure is not reported."""
+    """Dismisses the other members if the cause of a failure is not reported, or kills them if they do not leave."""
+    _dismissed = False
 
     # -- set-up
 
@@ -158,9 +159,9 @@ class GangRun(SegmentRun):
     def _failure(self, slot: str, failure: Failure) -> None:
         self._log.add(failure, slot)
         if self._core.broke(slot, failure):
-            self._kill_all(but=slot)
+            self._dismiss()
         elif self._ending is None:
-            self._ending = asyncio.get_running_loop().call_later(GRACE, self._kill_all)
+            self._ending = asyncio.get_running_loop().call_later(GRACE, self._dismiss)
 
     def _judged(self, verdict: Verdict) -> None:
         self._let_be()
@@ -182,10 +183,19 @@ class GangRun(SegmentRun):
             self._core.stop()
             self._note_hosts(cause)
 
-    def _kill_all(self, but: str = "") -> None:
-        self._pool.abort(self, [slot for slot in self._pool.slots_of(self) if slot != but])
+    def _dismiss(self) -> None:
+        """Have the other members leave, so that their processes can take part in the next attempt."""
+        if not self._dismissed:
+            self._let_be()
+            self._dismissed = True
+            self._place.coordinator.dismiss_gang(self._run.id, self._gang)
+            self._ending = asyncio.get_running_loop().call_later(LEAVE, self._kill_all)
+
+    def _kill_all(self) -> None:
+        self._pool.abort(self, self._pool.slots_of(self))
 
     def _let_be(self) -> None:
+        self._dismissed = False
         if self._ending is not None:
             self._ending.cancel()
             self._ending = None

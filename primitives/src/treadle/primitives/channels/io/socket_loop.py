@@ -82,6 +82,10 @@ class SocketLoop:
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._numbers), action))
         self._due = self._timers[0][0]
 
+    def fail(self, error: BaseException) -> None:
+        """From now on, no thread waits: each raises this error instead."""
+        self._error = self._error or error
+
     # -- for any thread ----------
 
     def do(self, action: Callable[[], T]) -> T:
