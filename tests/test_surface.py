@@ -52,8 +52,8 @@ NAMES = {
     ),
     "treadle.primitives": "",
     "treadle.primitives.channels": (
-        "Barrier BroadcastChannel DeadlinePassed Gang GangContext MemberLost ReduceChannel ReduceFailed ShuffleChannel "
-        "current_gang"
+        "Barrier BroadcastChannel DeadlinePassed Gang GangContext GangEnded MemberLost ReduceChannel ReduceFailed "
+        "ShuffleChannel current_gang"
     ),
     "treadle.primitives.objects": (
         "Boolean CallContext CallOutcomeUnknown CallRefused CallWaitExpired Condition Counter CyclicBarrier Flag "

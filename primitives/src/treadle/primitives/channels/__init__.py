@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..lazy_import import late
-from .errors import DeadlinePassed, MemberLost, ReduceFailed
+from .errors import DeadlinePassed, GangEnded, MemberLost, ReduceFailed
 from .gang import Gang
 from .gang_context import GangContext
 from .member_scope import current_gang
@@ -29,6 +29,7 @@ __all__ = [
     "DeadlinePassed",
     "Gang",
     "GangContext",
+    "GangEnded",
     "MemberLost",
     "ReduceChannel",
     "ReduceFailed",

@@ -128,10 +128,8 @@ class Member:
         if plain and self.gang.one_host:
             self.address = near
         else:
-            self.address, self.nearby = (
-                self._listen(str(Address("tcp" if plain else "tls", local, 0)), self._identity),
-                near,
-            )
+            self.address = self._listen(str(Address("tcp" if plain else "tls", local, 0)), self._identity)
+            self.nearby = near
 
     def _listen(self, address: str, identity: Identity | None) -> str:
         listener = listen(address)
