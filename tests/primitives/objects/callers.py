@@ -21,6 +21,10 @@ def main() -> None:
         sys.stdout.write("held\n")
         sys.stdout.flush()
         time.sleep(600)
+    elif role == "take":
+        sys.stdout.write(f"{handle.size()}\n")
+        sys.stdout.flush()
+        handle.get()
     elif role == "fork":
         handle.increment()
         child = multiprocessing.get_context("fork").Process(target=handle.increment)

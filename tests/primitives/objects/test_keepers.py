@@ -251,6 +251,24 @@ def test_locks_of_a_killed_process_are_released(tmp_path: Path) -> None:
         assert lock.within(90).acquire()
 
 
+def test_killed_process_that_waited_gets_nothing_that_comes_later(tmp_path: Path) -> None:
+    """The keeper stands still meanwhile, so it reads the later call together with the end of the connection."""
+    with Keepers(tmp_path, session=600.0) as keepers:
+        queue = keepers.object("queue", Queue)
+        waiter = started("take", queue)
+        assert waiter.stdout is not None
+        assert waiter.stdout.readline() == b"0\n"
+        time.sleep(0.5)
+        (keeper,) = keepers.processes.values()
+        os.kill(keeper, signal.SIGSTOP)
+        waiter.kill()
+        waiter.wait()
+        waiter.stdout.close()
+        threading.Timer(0.3, os.kill, (keeper, signal.SIGCONT)).start()
+        queue.put("kept")
+        assert queue.within(30).get() == "kept"
+
+
 def test_locks_survive_a_lost_connection_when_the_caller_returns(keepers: Keepers) -> None:
     lock = keepers.object("connected", Lock)
     token = lock.acquire()

@@ -79,6 +79,8 @@ class Keeper:
         """Names of the keepers that introduced themselves, by connection."""
         self._sessions: dict[int, EndSession] = {}
         """The end of the session of each connection, for the case that its process dies."""
+        self._inbox: list[tuple[int, Any]] = []
+        """Messages that no shard has got, by connection."""
         self._due: set[int] = set()
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -142,17 +144,17 @@ class Keeper:
             elif message.shard < 0 or message.shard >= len(self.shards):
                 raise TreadleError(f"there is no shard {message.shard}")
             else:
-                self._give(connection.number, message, self.shards[message.shard])
+                if isinstance(message, MethodCall | KeepSession):
+                    self._sessions[connection.number] = EndSession(message.shard, message.session)
+                self._inbox.append((connection.number, message))
+                self._later(message.shard)
 
-    def _give(self, connection: int, message: Any, shard: Shard) -> None:
-        now = time.monotonic()  # after the message was received: the lease is checked against this time or a later one
-        if isinstance(message, MethodCall | KeepSession):
-            self._sessions[connection] = EndSession(message.shard, message.session)
+    def _give(self, connection: int, message: Any) -> None:
+        now, shard = time.monotonic(), self.shards[message.shard]
         if isinstance(message, OpenSession | MethodCall | KeepSession | EndSession):
             self._perform(shard, shard.from_client(connection, message, now))
         elif (peer := self._peers.get(connection)) is not None:
             self._perform(shard, shard.from_peer(peer, message, now))
-        self._later(shard.number)
 
     def ended(self, connection: ServerConnection, why: Exception | None) -> None:
         self._connections.pop(connection.number, None)
@@ -166,7 +168,8 @@ class Keeper:
     def _look_for(self, process: int, last: EndSession, pause: float) -> None:
         """End the session of a lost connection if its process is dead. A process that lives may return."""
         if has_ended(process):
-            self._give(0, last, self.shards[last.shard])
+            self._give(0, last)
+            self._later(last.shard)
         elif pause < _DYING:
             pause = 2 * pause + 0.01
             self._loop.call_later(pause, self._look_for, process, last, pause)
@@ -179,14 +182,20 @@ class Keeper:
     # -- batches
 
     def _later(self, shard: int) -> None:
-        """Let the shard tick after all messages that can be read now."""
+        """Give the shard its messages, and let it tick, after all that can be read now: a process that ended before a
+        message was sent gets nothing of it."""
         if not self._due:
             self._loop.call_soon(self._turn)
         self._due.add(shard)
 
     def _turn(self) -> None:
+        if self._acceptor is None:
+            return
+        inbox, self._inbox = self._inbox, []
+        for connection, message in inbox:  # the lease is checked against this time or a later one
+            self._give(connection, message)
         due, self._due = self._due, set()
-        for number in due if self._acceptor is not None else ():
+        for number in due:
             shard = self.shards[number]
             self._perform(shard, shard.tick(time.monotonic()))
             if (timer := self._timers.pop(number, None)) is not None:

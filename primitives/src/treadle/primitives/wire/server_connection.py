@@ -64,6 +64,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport
         self._closing: asyncio.TimerHandle | None = None
         self._why: Exception | None = None
+        self._told = False
+        """The owner knows the end."""
 
     @property
     def run(self) -> str:
@@ -150,13 +152,22 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.write([words])
         self.close()
 
+    def eof_received(self) -> None:
+        """Tell the owner at once, since the event loop calls `connection_lost` after messages of other connections."""
+        self._tell_end(None)
+
     def connection_lost(self, exc: Exception | None) -> None:
         if self._caller is not None:
             self._caller.gone()
         del self._decoder  # free its buffer now: this object lives until the cycle collector runs
         if self._closing is not None:
             self._closing.cancel()
-        self._owner.ended(self, self._why or exc)
+        self._tell_end(exc)
+
+    def _tell_end(self, why: Exception | None) -> None:
+        if not self._told:
+            self._told = True
+            self._owner.ended(self, self._why or why)
 
 
 def _certificate_of(transport: asyncio.BaseTransport) -> bytes:
