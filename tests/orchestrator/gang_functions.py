@@ -72,6 +72,24 @@ def sums_arrays(records: Iterator[int], *, size: int, rounds: int) -> float:
     return total
 
 
+def gets_arrays(records: Iterator[int], *, size: int, rounds: int, all_reduce: bool, context: Context) -> float:
+    """In each round all members get an array of `size` floats: from the first member, or the sum of all. Returns
+    the sum of one element of each.
+    """
+    mine, total = np.full(size, float(sum(records) + 1)), 0.0
+    with BroadcastChannel("arrays") as cast, ReduceChannel("arrays", np.add) as sums:
+        for _ in range(rounds):
+            if all_reduce:
+                found = sums.all_reduce(mine)
+            elif context.partition == 0:
+                cast.send(mine)
+                found = mine
+            else:
+                found = cast.receive()
+            total += float(found[-1])
+    return total
+
+
 def dies_first(records: Iterator[int], *, folder: str, context: Context) -> int:
     """The second member dies in the first attempt, once the first member has begun."""
     if context.attempt == 1 and context.partition == 1:

@@ -276,6 +276,24 @@ def test_reduce_sends_one_partial_result_from_another_host(tmp_path: Path) -> No
         assert rounds * size < sent_by(right) - before < 1.5 * rounds * size
 
 
+@pytest.mark.parametrize("all_reduce", [False, True])
+def test_value_for_all_members_goes_once_to_each_host(tmp_path: Path, all_reduce: bool) -> None:
+    """Two hosts with three members each. The link counts the bytes."""
+    if reason := namespaces.unsupported():
+        pytest.skip(reason)
+    size, rounds = 1_000_000, 4
+    with (
+        namespaces.two_hosts() as (left, right),
+        drivers(tmp_path, 3, f"tls://{left.address}:0", left.entered) as made,
+    ):
+        made.host("right", f"tls://{right.address}:0", right.popen)
+        given = {"with": {"size": size // 8, "rounds": rounds, "all_reduce": all_reduce}}
+        before = sent_by(left)
+        found = made.run(spec(got=gang("gets_arrays", {"range": 6, "partitions": 6}, gang=6, **given)), "got")
+        assert values(found, "got") == [[rounds * (21.0 if all_reduce else 1.0)]] * 6
+        assert rounds * size < sent_by(left) - before < 1.5 * rounds * size
+
+
 def sent_by(host: namespaces.Host) -> int:
     """Bytes that the host has sent over its link."""
     return int(host.run("cat", "/sys/class/net/eth0/statistics/tx_bytes"))

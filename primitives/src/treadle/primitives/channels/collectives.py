@@ -52,7 +52,7 @@ class BroadcastChannel(CollectiveChannel[BroadcastMachine]):
         """
         cast = self._act(self._receive, self._until(deadline), "receive")
         try:
-            return self._member.values.decode(cast.payload)
+            return self._member.values.decode(cast.payload, for_all=True)
         finally:
             if cast.payload.slice:
                 self._act(lambda: self._give(self._machine.took(cast)), self._until(deadline), "receive")

@@ -76,7 +76,7 @@ class ReduceChannel(CollectiveChannel[ReduceMachine]):
             return self._handled(found.value)
         if found.payload is None:
             raise UsageError(f"{self._machine.title}: other members do not get this result", "Call all_reduce at all.")
-        return self._handled(self._member.values.decode(found.payload))
+        return self._handled(self._member.values.decode(found.payload, for_all=True))
 
     def _handled(self, value: Any) -> Any:
         if self._handler is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -32,6 +33,8 @@ _INLINE_NUMBERS = 1 << 20
 """The same limit when every piece is a small array: opening a block takes longer than copying its bytes, and needs an
 answer.
 """
+_COMMON = 256 << 20
+"""Limit in bytes of the files that a member keeps for other members of its host; one file may be larger."""
 
 
 class ArrayMemory(NamedTuple):
@@ -49,6 +52,8 @@ class ValueCodec:
         self._one_host = one_host
         self._blocks, self._prefix, self._is_far = blocks, prefix, is_far
         self._segments = Segments(blocks.host) if blocks.host is not None else None
+        self._common: deque[Slice] = deque()
+        """The last blocks that all members of this host read in one file each."""
 
     def _put(self, kind: Kind, parts: Sequence[Any], limit: int, room: ArrayMemory | None = None) -> BlockRef:
         write: Callable[[str, Sequence[Buffer]], None] | None = None
@@ -103,18 +108,18 @@ class ValueCodec:
             return [Payload(kind, slice.inline) for slice in slices]
         return [Payload(kind, b"", slice) for slice in slices]
 
-    def decode(self, payload: Payload) -> Any:
+    def decode(self, payload: Payload, *, for_all: bool = False) -> Any:
         """Return the value that `encode` received; arrays and tables are read-only views. Raises the errors of
-        `Blocks.get`, and MemberLost when the value is gone with its sender.
+        `Blocks.get`, and MemberLost when the value is gone with its sender. `for_all`: all members receive it.
         """
         if payload.kind == "bytes":
             return payload.data
         if payload.kind == "plain":
             return pickle.loads(payload.data)
-        value = self.decode_piece(payload)
+        value = self.decode_piece(payload, for_all=for_all)
         return value[0] if payload.kind == "objects" else value
 
-    def decode_piece(self, payload: Payload) -> Any:
+    def decode_piece(self, payload: Payload, *, for_all: bool = False) -> Any:
         """Return a piece that `encode_pieces` received."""
         if payload.kind == "numbers":
             import numpy as np
@@ -123,20 +128,30 @@ class ValueCodec:
         if payload.slice is None:
             return decode(payload.data)
         found = self._read(payload.slice)
-        return self._pulled(payload.slice) if found is None else decode(found)
+        return self._pulled(payload.slice, for_all) if found is None else decode(found)
 
-    def _pulled(self, slice: Slice) -> Any:
+    def _pulled(self, slice: Slice, for_all: bool) -> Any:
         """The value of a member on another host, or in the store. Raises MemberLost when it is gone with its member.
 
-        A large value is pulled into a file of this host, which is removed at once: it is read once.
+        A large value is pulled into a file of this host, which is removed at once. If it is for all members, the file
+        stays for those that come later. A member that comes too late pulls it again.
         """
         try:
-            value = self._blocks.get(slice, shared=self._one_host)
+            value = self._blocks.get(slice, shared=self._one_host or for_all)
         except MissingError as error:
             raise MemberLost("the gang", [slice.name]) from error
-        if self._blocks.host is not None and not self._one_host:
-            self._blocks.host.path(self._blocks.on_host(slice.name)).unlink(missing_ok=True)
+        if not self._one_host:
+            if for_all:
+                self._common.append(slice)
+            else:
+                self._remove(slice)
+            while len(self._common) > 1 and sum(one.part.length for one in self._common) > _COMMON:
+                self._remove(self._common.popleft())
         return value
+
+    def _remove(self, slice: Slice) -> None:
+        if self._blocks.host is not None:
+            self._blocks.host.path(self._blocks.on_host(slice.name)).unlink(missing_ok=True)
 
     def _read(self, slice: Slice) -> Buffer | None:
         """Return the bytes if another member of this host wrote them to shared memory; otherwise None."""
@@ -154,6 +169,8 @@ class ValueCodec:
 
     def close(self) -> None:
         """Free the kept shared memory. Values that other members have yet to receive stay."""
+        while self._common:
+            self._remove(self._common.popleft())
         if self._segments is not None:
             self._segments.close()
 
