@@ -104,7 +104,7 @@ class SessionLink:
             self._outbox += records
             self._mine.update(record.key for record in records if isinstance(record, Called))
         if wake:
-            self._wake.set()
+            self._rouse()
 
     def claim(self, key: str) -> bool:
         """Wait for a call in `wait_for_own`. False: the call is unknown, or a part of it has failed."""
@@ -156,7 +156,7 @@ class SessionLink:
         future = Future(self, call)
         with self._lock:
             self._place(future)
-        self._wake.set()
+        self._rouse()
         if self._error:
             self._futures.settle(self._error)
         return future
@@ -234,6 +234,11 @@ class SessionLink:
         self._futures.add(future, place)
 
     # -- the thread
+
+    def _rouse(self) -> None:
+        """Have the thread take a turn. It looks after it has cleared the event."""
+        if not self._wake.is_set():
+            self._wake.set()
 
     def _serve(self) -> None:
         run = self._files.run

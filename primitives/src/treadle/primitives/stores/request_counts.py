@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 
@@ -18,7 +18,7 @@ PAGE = 1000
 """Objects per listing page (Amazon S3 API reference, ListObjectsV2), and per DeleteObjects request."""
 _RUNS = "runs/"
 _counts: Counter[str] = Counter()
-_of_runs: dict[str, Counter[str]] = {}
+_of_runs: defaultdict[str, Counter[str]] = defaultdict(Counter)
 _lock = threading.Lock()
 _run: ContextVar[str] = ContextVar("run that store requests belong to", default="")
 
@@ -29,7 +29,7 @@ def count(kind: str, name: str, number: int = 1) -> None:
     with _lock:
         _counts[kind] += number
         if run:
-            _of_runs.setdefault(run, Counter())[kind] += number
+            _of_runs[run][kind] += number
 
 
 def made() -> dict[str, int]:

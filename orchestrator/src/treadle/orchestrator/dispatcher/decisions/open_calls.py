@@ -207,7 +207,11 @@ class OpenCalls:
             needs = tuple(self._index.place(*name) for name in names)
             if every:
                 needs, self._part[place] = every, partition
-            yield from self._awaited(place, call.arguments.slice(partition), needs)
+            arguments = call.arguments.slice(partition)
+            if needs:
+                yield from self._awaited(place, arguments, needs)
+            else:
+                yield BeginCall(place, BlockInput(((arguments,),)))
 
     def _awaited(self, place: CallPlace, arguments: Slice, needs: tuple[CallPlace, ...]) -> Iterable[Step]:
         self._arguments[place], self._needs[place] = arguments, needs

@@ -299,7 +299,8 @@ class SegmentRun:
 
     def _read_by(self, slot: str, partition: int) -> None:
         for one in slices_of(self._inputs[partition]):
-            self._run.read_by(one.name, slot)
+            if not one.inline:
+                self._run.read_by(one.name, slot)
 
     def _commit(self, *outcomes: Outcome) -> None:
         """Commit all of the outcomes or none."""
