@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import threading
+from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final, overload
+from typing import TYPE_CHECKING, Any, Protocol, final, overload
+
+from msgspec import Struct
 
 from treadle.primitives.errors import FailureClass, MissingError, TreadleError
 
@@ -76,7 +80,7 @@ def unreadable(call: str, error: Exception) -> Exception:
 WHOLE = -1
 
 
-class CallKey(NamedTuple):
+class CallKey(Struct, frozen=True, gc=False):
     """A call: its group, the partition within that, and the position within the partition."""
 
     key: str
@@ -117,6 +121,29 @@ class CallOwner(Protocol):
     def future(self, call: CallKey) -> Future: ...
 
 
+class _Condition(threading.Condition):
+    """A condition without an object for each method: collections of garbage look at each object of 10,000 futures."""
+
+    def __init__(self) -> None:
+        self._lock: Any = threading.RLock()
+        self._waiters: deque[Any] = deque()
+
+    def acquire(self, *arguments: Any, **keywords: Any) -> bool:
+        return bool(self._lock.acquire(*arguments, **keywords))
+
+    def release(self) -> None:
+        self._lock.release()
+
+    def _release_save(self) -> Any:
+        return self._lock._release_save()
+
+    def _acquire_restore(self, state: Any) -> None:
+        self._lock._acquire_restore(state)
+
+    def _is_owned(self) -> bool:
+        return bool(self._lock._is_owned())
+
+
 @final
 class Future(concurrent.futures.Future[Any]):
     """The result of a call, now or later: a `concurrent.futures.Future` whose call outlives this process.
@@ -126,6 +153,7 @@ class Future(concurrent.futures.Future[Any]):
 
     def __init__(self, link: CallOwner, call: CallKey) -> None:
         super().__init__()
+        self._condition = _Condition()
         self.link, self.call = link, call
 
     @property

@@ -120,7 +120,7 @@ class Session(SessionCalls):
         segment, _, rest = id.partition("/")
         partition, _, position = rest.partition("/")
         call = self._link.key_of(segment, int(partition))
-        return self._link.future(call._replace(position=int(position or 0)))
+        return self._link.future(CallKey(call.key, call.partition, int(position or 0)))
 
     def look(self) -> State:
         """The state of the session's run. If it is open, a driver is ensured on the embedded default. Blocking."""
