@@ -141,6 +141,10 @@ class SealedStore:
         """Seal the payload and write it unless the object exists, as `Store.create` does."""
         return self._store.create(name, seal(self._key, name, payload))
 
+    def prepare(self, name: str) -> None:
+        """See `Store.prepare`."""
+        self._store.prepare(name)
+
 
 def _mac(key: bytes, name: str, payload: Buffer) -> bytes:
     """Return the MAC. The length of the name comes first, so that no byte can move between name and payload."""

@@ -39,6 +39,11 @@ def is_temporary(name: str) -> bool:
     return name.startswith(_TEMPORARY)
 
 
+def temporary_beside(path: Path) -> Path:
+    """Return a temporary name in the folder of `path`."""
+    return path.with_name(f"{_TEMPORARY}{os.urandom(8).hex()}")
+
+
 def make_folders(folder: Path, mode: int = 0o700) -> list[Path]:
     """Create `folder` and its missing parents; returns the folders that have a new entry. Raises OSError."""
     missing = []
@@ -75,10 +80,10 @@ def write_file(path: Path, buffers: Iterable[Buffer], *, durable: bool, reuse: R
         os.rename(temporary, path)
 
 
-def create_file(path: Path, buffers: Iterable[Buffer], mode: int = 0o600) -> bool:
+def create_file(path: Path, buffers: Iterable[Buffer], mode: int = 0o600, *, reuse: Reuse | None = None) -> bool:
     """Write a durable file; False if a file exists already, which is durable then, too. Raises OSError."""
     created = True
-    with _temporary(path, buffers, True, mode=mode) as temporary:
+    with _temporary(path, buffers, True, reuse, mode) as temporary:
         try:
             os.link(temporary, path)
         except FileExistsError:
@@ -95,7 +100,7 @@ def _temporary(
 
     Every folder with a new entry is synced at the end: on most file systems only the first sync costs time.
     """
-    temporary = path.with_name(f"{_TEMPORARY}{os.urandom(8).hex()}")
+    temporary = temporary_beside(path)
     changed = [path.parent]
     try:
         if reuse is None or not reuse(temporary, buffers):

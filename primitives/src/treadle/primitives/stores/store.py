@@ -24,6 +24,7 @@ from msgspec import Struct
 
 from ..errors import UsageError
 from .atomic_files import Buffer, check_name, create_file, is_temporary, read_range, remove_folder, write_file
+from .files_ahead import FilesAhead
 from .multipart import create_in_parts
 from .request_counts import PAGE, Sent, count, pages
 from .store_errors import border
@@ -118,6 +119,9 @@ class Store(ABC):
     def delete_prefix(self, prefix: str) -> None:
         """Remove every object below the folder `prefix`."""
 
+    def prepare(self, name: str) -> None:  # noqa: B027
+        """`create` will soon be called for an object in the folder of `name`: do now what can be done ahead."""
+
     def path(self, name: str) -> Path | None:  # noqa: ARG002
         """Return the path of the object if it is a file of this host; None on other stores."""
         return None
@@ -129,6 +133,7 @@ class FileStore(Store):
     def __init__(self, root: Path) -> None:
         self.root = root
         self.url = f"file://{quote(str(root))}"
+        self._ahead = FilesAhead()
 
     def path(self, name: str) -> Path:
         return self.root / check_name(name)
@@ -141,7 +146,11 @@ class FileStore(Store):
     def create(self, name: str, data: Stream) -> bool:
         count("put", name)
         with border(self.url, name, writing=True):
-            return create_file(self.path(name), data if isinstance(data, Iterator) else _buffers(data))
+            buffers = data if isinstance(data, Iterator) else _buffers(data)
+            return create_file(self.path(name), buffers, reuse=self._ahead.fill)
+
+    def prepare(self, name: str) -> None:
+        self._ahead.make(self.path(name).parent)
 
     def get(self, name: str) -> bytes:
         count("get", name)

@@ -22,6 +22,15 @@ class StoreTests:
     def store(self) -> Store:
         raise NotImplementedError("a subclass gives a new, empty store")
 
+    def test_prepared_object_is_created_like_any_other(self, store: Store) -> None:
+        for number in range(3):
+            store.prepare(f"chain/{number}")
+            assert [info.name for info in store.list("chain")] == [f"chain/{one}" for one in range(number)]
+            assert store.create(f"chain/{number}", b"%d" % number)
+            store.prepare("chain/next")
+            assert not store.create(f"chain/{number}", b"other")
+            assert store.get(f"chain/{number}") == b"%d" % number
+
     def test_what_was_put_is_read_back(self, store: Store) -> None:
         store.put("a/b", b"12345")
         assert store.get("a/b") == b"12345"
