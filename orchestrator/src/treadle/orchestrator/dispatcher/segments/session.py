@@ -52,7 +52,7 @@ from .segment import SegmentRun
 _log = logging.getLogger(__name__)
 IDLE = 3600.0
 """Seconds without a call and without work after which a session ends."""
-_BUSY, _QUIET, _REMOTE = 0.002, 0.05, 0.5
+_BUSY, _QUIET, _REMOTE = 0.001, 0.05, 0.5
 """Seconds between two looks at the call log: soon after a call, later, and on a store over the network."""
 _SETTLED = 1.0
 """Seconds after which a value that is still needed is copied to the store."""
@@ -116,6 +116,7 @@ class _SessionRun:
         self._run, self._node, self._order, self._writer, self._watch = run, node, order, writer, watch
         self._accounts = accounts
         self._log = CallLog(run.files, f"driver-{secrets.token_hex(4)}")
+        self._local = is_local(run.site.store.url)
         self._calls = OpenCalls()
         self._segments: dict[str, OpenRun] = {}
         self._broken: dict[str, Problem] = {}
@@ -178,8 +179,8 @@ class _SessionRun:
         if self._copied:
             copied, self._copied = self._copied, []
             records = await asyncio.to_thread(self._log.write, copied)
-        elif self._log.may_have_more():
-            records = await asyncio.to_thread(self._log.read)
+        elif self._log.may_have_more():  # on this host the system has it in memory, and a thread would take longer
+            records = self._log.read() if self._local else await asyncio.to_thread(self._log.read)
         elif self._calls.idle and time.monotonic() - self._last_call > IDLE:
             records = await asyncio.to_thread(self._log.write, [NoMoreCalls()])
         for record in _with_copies(records):
@@ -209,12 +210,12 @@ class _SessionRun:
 
     async def _pause(self) -> None:
         """Until the next look at the call log. An end of a call comes sooner."""
-        remote = not is_local(self._run.site.store.url)
         lately = time.monotonic() - self._last_call < _SOON
+        seconds = _REMOTE if not self._local else _BUSY if lately else _QUIET
         self._changed.clear()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_REMOTE if remote else _BUSY if lately else _QUIET):
-                await self._changed.wait()
+        timer = asyncio.get_running_loop().call_later(seconds, self._changed.set)
+        await self._changed.wait()
+        timer.cancel()
 
     # -- steps
 
