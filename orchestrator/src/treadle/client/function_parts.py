@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from itertools import chain
 from operator import is_
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType, NoneType
@@ -25,7 +25,7 @@ def unchanging_parts(function: object) -> Parts:
     """
     import cloudpickle
 
-    by_value = {name.partition(".")[0] for name in cloudpickle.list_registry_pickle_by_value()} | {"__main__"}
+    by_value = _packages(frozenset(cloudpickle.list_registry_pickle_by_value()))
     parts: list[object] = [len(sys.modules)]  # a pickle names the modules below a package that are imported
     known: set[int] = set()
     left = [function]
@@ -47,7 +47,13 @@ def same_parts(one: Parts, other: Parts) -> bool:
     return bool(one) and one[0] == other[0] and len(one) == len(other) and all(map(is_, one[1:], other[1:]))
 
 
-def _is_imported(found: Any, by_value: set[str]) -> bool:
+@lru_cache(maxsize=1)
+def _packages(modules: frozenset[str]) -> frozenset[str]:
+    """The packages whose functions and classes are pickled by value."""
+    return frozenset({"__main__"} | {name.partition(".")[0] for name in modules})
+
+
+def _is_imported(found: Any, by_value: frozenset[str]) -> bool:
     """Whether it is pickled as the name of an installed module's member, or of the module."""
     is_module = isinstance(found, ModuleType)
     if not (is_module or isinstance(found, type | FunctionType | BuiltinFunctionType)):

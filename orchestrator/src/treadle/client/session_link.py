@@ -102,7 +102,9 @@ class SessionLink:
         with self._lock:
             self._raise_error()
             self._outbox += records
-            self._mine.update(record.key for record in records if isinstance(record, Called))
+            for record in records:
+                if isinstance(record, Called):
+                    self._mine.add(record.key)
         if wake:
             self._rouse()
 

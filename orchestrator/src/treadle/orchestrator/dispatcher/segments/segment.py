@@ -304,7 +304,7 @@ class SegmentRun:
 
     def _commit(self, *outcomes: Outcome) -> None:
         """Commit all of the outcomes or none."""
-        kept = [msgspec.structs.replace(outcome, log=b"") for outcome in outcomes]
+        kept = [msgspec.structs.replace(outcome, log=b"") if outcome.log else outcome for outcome in outcomes]
         self._account.enter(*(Committed(self.name, outcome) for outcome in kept))
         self._size += sum(map(size_of, kept))
         for outcome in kept:
