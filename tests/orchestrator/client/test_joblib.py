@@ -70,6 +70,17 @@ def refuse(number: int) -> int:
 # -- results
 
 
+def nested(count: int) -> list[int]:
+    with parallel_config(backend="treadle"):
+        return list(Parallel(n_jobs=2)(delayed(abs)(-number) for number in range(count)))
+
+
+def test_backend_inside_a_call_runs_its_batches_there(calls: Session) -> None:
+    before = sum(called.calls for called in calls._link.calls())  # private: the calls of all clients
+    assert Parallel(n_jobs=2, batch_size=1)(delayed(nested)(count) for count in range(3)) == [[], [0], [0, 1]]
+    assert sum(called.calls for called in calls._link.calls()) - before == 3
+
+
 def test_results_are_in_the_order_of_the_calls(calls: Session) -> None:
     assert Parallel()(delayed(add)(number, 1) for number in range(50)) == list(range(1, 51))
 

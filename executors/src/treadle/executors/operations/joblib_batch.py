@@ -14,7 +14,17 @@ from treadle.primitives.encoding.by_value import Packed, pack, unpack
 
 def joblib_batch(packed: Packed, arrays: Sequence[Any]) -> Packed:
     """Run a batch, and return its results by value. `arrays`: the large arrays, which the batch names by number."""
-    return pack(unpack_writable(packed, arrays)())
+    batch = unpack_writable(packed, arrays)
+    _name_nested_backend()
+    return pack(batch())
+
+
+def _name_nested_backend() -> None:
+    """Inside a batch, the backend `treadle` runs batches one after another: the slots belong to the outer ones."""
+    from joblib import register_parallel_backend
+    from joblib.parallel import SequentialBackend
+
+    register_parallel_backend("treadle", SequentialBackend)
 
 
 def unpack_writable(packed: Packed, arrays: Sequence[Any] = ()) -> Any:
