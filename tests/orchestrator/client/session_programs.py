@@ -1,4 +1,4 @@
-"""Random programs of calls, their meaning in plain Python, and the client that runs one and kills itself in it.
+"""Random programs of calls, their outcomes in the reference interpreter, and the client that runs one and kills itself.
 
 `python session_programs.py HOME ID FOLDER` runs `FOLDER/program.json` in the session ID. A client that comes after a
 killed one finds the calls that are on record, and goes on behind them.
@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
 from contextlib import suppress
 from functools import partial
 from operator import add
@@ -22,6 +23,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from treadle.client import Future, Futures, Session, session
+from treadle.dsl.reference.sessions import CallNotRun, ReferenceFuture, ReferenceSession
 from treadle.orchestrator import embedded
 from treadle.orchestrator.embedded.driver_process import driver_alive
 from treadle.orchestrator.environment.home import Home
@@ -128,21 +130,37 @@ Outcome = Any
 
 
 def meaning(program: Sequence[Statement], cancelled: set[int]) -> list[Outcome]:
-    """The outcomes of the calls in plain Python, where the calls of the statements `cancelled` never began."""
-    outcomes: list[Outcome] = []
+    """The outcomes of the calls, where the calls of the statements `cancelled` never began."""
+    session, made = ReferenceSession(), list[ReferenceFuture | list[ReferenceFuture]]()
     for number, one in enumerate(calls_of(program)):
-        if number in cancelled:
-            outcomes.append(Cut(itself=True))
-            continue
-        match one:
-            case Submit(kind, needs):
-                outcomes.append(_evaluated(f"{number}", kind, number, [outcomes[need] for need in needs]))
-            case Map(several, _, needs):
-                given = [outcomes[need] for need in needs]
-                outcomes.append([_evaluated(name, kind, item, given) for name, kind, item in items(number, several)])
-            case Reduce(several, _, reducers):
-                outcomes.append(_reduced(number, several, per_key=reducers > 0))
-    return outcomes
+        made.append(session.cancelled() if number in cancelled else _meant(session, number, one, made))
+    return [[_outcome(one) for one in calls] if isinstance(calls, list) else _outcome(calls) for calls in made]
+
+
+def _meant(
+    session: ReferenceSession, number: int, one: Calls, made: Sequence[ReferenceFuture | list[ReferenceFuture]]
+) -> ReferenceFuture | list[ReferenceFuture]:
+    match one:
+        case Submit(kind, needs):
+            return session.submit(value_of, f"{number}", kind, number, *(made[need] for need in needs))
+        case Map(several, _, needs):
+            given = [made[need] for need in needs]
+            return session.starmap(value_of, [(*item, *given) for item in items(number, several)])
+        case Reduce(several, _, reducers):
+            if reducers:
+                return session.map_reduce(key_and_value, items(number, several), add, per="key")
+            return session.map_reduce(lambda item: value_of(*item), items(number, several), add)
+
+
+def _outcome(made: ReferenceFuture) -> Outcome:
+    try:
+        return made.result()
+    except CancelledError:
+        return Cut(itself=True)
+    except CallNotRun:
+        return Cut(itself=False)
+    except ValueError as refused:
+        return Refused(*refused.args)
 
 
 def calls_of(program: Sequence[Statement]) -> list[Calls]:
@@ -152,23 +170,6 @@ def calls_of(program: Sequence[Statement]) -> list[Calls]:
 def items(number: int, kinds: Sequence[Kind]) -> Iterator[tuple[str, Kind, int]]:
     """(name of its mark, kind, value) of each item of a statement."""
     return ((f"{number}.{item}", kind, item) for item, kind in enumerate(kinds))
-
-
-def _evaluated(name: str, kind: Kind, value: int, needs: list[Outcome]) -> Outcome:
-    flat = [one for need in needs for one in (need if isinstance(need, list) else [need])]
-    if any(isinstance(one, Cut) for one in flat):
-        return Cut(itself=False)
-    refused = next((one for one in flat if isinstance(one, Refused)), None)
-    return refused or (Refused(name) if kind == "refuse" else value + sum(map(total, flat)))
-
-
-def _reduced(number: int, kinds: Sequence[Kind], *, per_key: bool) -> Outcome:
-    for name, kind, _ in items(number, kinds):
-        if kind == "refuse":
-            return Refused(name)
-    if not per_key:
-        return sum(range(len(kinds)))
-    return {key: sum(range(key, len(kinds), 3)) for key in range(min(3, len(kinds)))}
 
 
 def total(value: Any) -> int:
@@ -181,6 +182,17 @@ def total(value: Any) -> int:
 # -- the functions
 
 
+def value_of(name: str, kind: Kind, value: int, *needs: Any) -> int:
+    """Return the value and the sum of the needs, or refuse."""
+    if kind == "refuse":
+        raise ValueError(name)
+    return value + sum(map(total, needs))
+
+
+def key_and_value(item: tuple[str, Kind, int]) -> list[tuple[int, int]]:
+    return [(item[2] % 3, value_of(*item))]
+
+
 def call(folder: str, name: str, kind: Kind, value: int, *needs: Any) -> int:
     """Leaves a line in the file of its name."""
     with (Path(folder) / name).open("a") as mark:
@@ -189,9 +201,7 @@ def call(folder: str, name: str, kind: Kind, value: int, *needs: Any) -> int:
         os.kill(os.getpid(), signal.SIGKILL)
     if kind == "slow":
         time.sleep(0.1)
-    if kind == "refuse":
-        raise ValueError(name)
-    return value + sum(map(total, needs))
+    return value_of(name, kind, value, *needs)
 
 
 def pairs(folder: str, item: tuple[str, Kind, int]) -> list[tuple[int, int]]:

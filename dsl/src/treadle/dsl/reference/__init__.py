@@ -6,7 +6,7 @@ again here, independently of the task runtime.
 
 Layout: `data` (partitions and records), `sources` (inputs), `calls` (user functions, attempts, metrics), `maps`,
 `shuffles`, `reduces` (one stage type each), `run` (the context of all stages), `loops`, `interpreter` (stages on
-demand, skips, outputs).
+demand, skips, outputs). `sessions` defines the calls of a session, which belong to no workflow.
 """
 
 from .calls import ReferenceFailure
