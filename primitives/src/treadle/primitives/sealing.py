@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 KEY_BYTES = 32
 _MAGIC = b"treadle\x01"
 _MAC_BYTES = 32
+_LONG = 8
+"""Objects after which a chain is expected to go on."""
 _NEW_KEY = "a new one is made, and runs of the old one cannot be resumed."
 _SALT = b"treadle deployment key"
 
@@ -141,9 +143,10 @@ class SealedStore:
         """Seal the payload and write it unless the object exists, as `Store.create` does."""
         return self._store.create(name, seal(self._key, name, payload))
 
-    def prepare(self, name: str) -> None:
-        """See `Store.prepare`."""
-        self._store.prepare(name)
+    def prepare(self, name: str, number: int) -> None:
+        """`name` is the next object of a chain, with this number. Prepares for it if the chain is long: few go on."""
+        if number > _LONG:
+            self._store.prepare(name)
 
 
 def _mac(key: bytes, name: str, payload: Buffer) -> bytes:

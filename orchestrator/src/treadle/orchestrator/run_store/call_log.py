@@ -25,8 +25,6 @@ from .run_files import RunFiles, Submission
 
 SESSION = "session"
 """Memo key of a submission: the run is a session."""
-_LONG = 8
-"""Objects after which more are expected."""
 VALUES = "values"
 """The segment of the large values: no function has this name."""
 Gives = Literal["future", "futures", "nothing"]
@@ -239,8 +237,7 @@ class CallLog:
             if self._next() == entry:  # written before, and the answer got lost
                 return self._taken()
         self._number += 1
-        if self._number > _LONG:
-            self._objects.prepare(self._name())
+        self._objects.prepare(self._name(), self._number)
         return [*self._taken(), *entry.records]
 
     def _taken(self) -> list[CallRecord]:

@@ -115,7 +115,11 @@ def _temporary(
 
 
 def _write_new(path: Path, mode: int, changed: list[Path], buffers: Iterable[Buffer], durable: bool) -> None:
-    descriptor = _open_new(path, mode, changed)
+    fill(_open_new(path, mode, changed), buffers, durable=durable)
+
+
+def fill(descriptor: int, buffers: Iterable[Buffer], *, durable: bool) -> None:
+    """Write the content of a file, and close it. Raises OSError."""
     try:
         write_all(descriptor, buffers)
         if durable:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from .atomic_files import Buffer, temporary_beside, write_all
+from .atomic_files import Buffer, fill, temporary_beside
 
 _MOST = 100
 """Folders with a file made ahead."""
@@ -43,9 +43,5 @@ class FilesAhead:
             descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
-        try:
-            write_all(descriptor, buffers)
-            os.fdatasync(descriptor)
-        finally:
-            os.close(descriptor)
+        fill(descriptor, buffers, durable=True)
         return True

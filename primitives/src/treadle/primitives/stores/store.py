@@ -120,7 +120,7 @@ class Store(ABC):
         """Remove every object below the folder `prefix`."""
 
     def prepare(self, name: str) -> None:  # noqa: B027
-        """`create` will soon be called for an object in the folder of `name`: do now what can be done ahead."""
+        """Prepare for a `create` in the folder of `name`, which then takes less time."""
 
     def path(self, name: str) -> Path | None:  # noqa: ARG002
         """Return the path of the object if it is a file of this host; None on other stores."""

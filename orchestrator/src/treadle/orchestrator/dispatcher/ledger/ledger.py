@@ -88,8 +88,6 @@ class Copied(Struct, frozen=True, tag="copied"):
         return zip(self.partitions, self.digests or ((),) * len(self.partitions), strict=True)
 
 
-_LONG = 8
-"""Objects after which more are expected."""
 CANCELLED = "cancelled"
 """The failure of a call that was withdrawn before it began."""
 
@@ -232,8 +230,7 @@ class Ledger:
             with self._swap:
                 self._pending = batch + self._pending
             raise
-        if self._number > _LONG:
-            self._objects.prepare(_name(self._prefix, self._number))
+        self._objects.prepare(_name(self._prefix, self._number), self._number)
 
     def _take_over(self, resumption: int) -> list[Record]:
         records: list[Record] = []
