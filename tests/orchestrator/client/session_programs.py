@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 from hypothesis import strategies as st
 
-from treadle.client import Future, Futures, Session, session
+from treadle.client import CallFailed, Future, Futures, Session, session
 from treadle.dsl.reference.sessions import CallNotRun, ReferenceFuture, ReferenceSession
 from treadle.orchestrator import embedded
 from treadle.orchestrator.embedded.driver_process import driver_alive
@@ -134,7 +134,9 @@ def meaning(program: Sequence[Statement], cancelled: set[int]) -> list[Outcome]:
     session, made = ReferenceSession(), list[ReferenceFuture | list[ReferenceFuture]]()
     for number, one in enumerate(calls_of(program)):
         made.append(session.cancelled() if number in cancelled else _meant(session, number, one, made))
-    return [[_outcome(one) for one in calls] if isinstance(calls, list) else _outcome(calls) for calls in made]
+    return [
+        [outcome(one.result) for one in calls] if isinstance(calls, list) else outcome(calls.result) for calls in made
+    ]
 
 
 def _meant(
@@ -152,12 +154,13 @@ def _meant(
             return session.map_reduce(lambda item: value_of(*item), items(number, several), add)
 
 
-def _outcome(made: ReferenceFuture) -> Outcome:
+def outcome(result: Callable[[], Any]) -> Outcome:
+    """The outcome of a call, from what `result` returns or raises: in a session, or in the reference interpreter."""
     try:
-        return made.result()
+        return result()
     except CancelledError:
         return Cut(itself=True)
-    except CallNotRun:
+    except (CallFailed, CallNotRun):
         return Cut(itself=False)
     except ValueError as refused:
         return Refused(*refused.args)

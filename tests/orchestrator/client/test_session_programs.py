@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import CancelledError
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -21,17 +21,17 @@ from orchestrator.client.session_programs import (
     Map,
     Outcome,
     Reduce,
-    Refused,
     Statement,
     Submit,
     meaning,
     notes,
+    outcome,
     programs,
     starts,
 )
 from properties.profiles import examples
 
-from treadle.client import CallFailed, Future, Futures, attach
+from treadle.client import Future, Futures, attach
 from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
 
@@ -57,17 +57,10 @@ def run_clients(home: Path, run: str, folder: Path) -> int:
     return killed
 
 
-def outcome(made: Future | Futures) -> Outcome:
+def outcomes(made: Future | Futures) -> Outcome:
     if isinstance(made, Futures):
-        return [outcome(one) for one in made]
-    try:
-        return made.result(PATIENCE)
-    except CancelledError:
-        return Cut(itself=True)
-    except CallFailed:
-        return Cut(itself=False)
-    except ValueError as refused:
-        return Refused(*refused.args)
+        return [outcomes(one) for one in made]
+    return outcome(partial(made.result, PATIENCE))
 
 
 def check(program: Sequence[Statement], home: Path, folder: Path) -> None:
@@ -76,7 +69,7 @@ def check(program: Sequence[Statement], home: Path, folder: Path) -> None:
     killed = run_clients(home, folder.name, folder)
     assert killed == sum(isinstance(one, KillClient) for one in program)
     s = attach(folder.name, home=home)
-    found = [outcome(made) for made in s.futures()]
+    found = [outcomes(made) for made in s.futures()]
     s.end()
     cancelled = {number for number, one in enumerate(found) if one == Cut(itself=True)}
     assert found == meaning(program, cancelled)

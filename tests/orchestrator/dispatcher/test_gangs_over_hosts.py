@@ -259,16 +259,23 @@ def test_ranks_of_a_host_are_connected_in_the_tree(size: int, hosts: int) -> Non
     assert host_of[0] == 0
 
 
-def test_reduce_sends_one_partial_result_from_another_host(tmp_path: Path) -> None:
-    """Two hosts with two members each. The link counts the bytes."""
+@contextmanager
+def linked_drivers(folder: Path, slots: int) -> Iterator[tuple[Drivers, namespaces.Host, namespaces.Host]]:
+    """Drivers on two hosts with one link between them, and the hosts. Skips the test where that is not possible."""
     if reason := namespaces.unsupported():
         pytest.skip(reason)
-    size, rounds = 1_000_000, 4
     with (
         namespaces.two_hosts() as (left, right),
-        drivers(tmp_path, 2, f"tls://{left.address}:0", left.entered) as made,
+        drivers(folder, slots, f"tls://{left.address}:0", left.entered) as made,
     ):
         made.host("right", f"tls://{right.address}:0", right.popen)
+        yield made, left, right
+
+
+def test_reduce_sends_one_partial_result_from_another_host(tmp_path: Path) -> None:
+    """Two hosts with two members each. The link counts the bytes."""
+    size, rounds = 1_000_000, 4
+    with linked_drivers(tmp_path, 2) as (made, _, right):
         given = {"with": {"size": size // 8, "rounds": rounds}}
         before = sent_by(right)
         found = made.run(spec(sum=gang("sums_arrays", {"range": 4, "partitions": 4}, gang=4, **given)), "sums")
@@ -279,14 +286,8 @@ def test_reduce_sends_one_partial_result_from_another_host(tmp_path: Path) -> No
 @pytest.mark.parametrize("all_reduce", [False, True])
 def test_value_for_all_members_goes_once_to_each_host(tmp_path: Path, all_reduce: bool) -> None:
     """Two hosts with three members each. The link counts the bytes."""
-    if reason := namespaces.unsupported():
-        pytest.skip(reason)
     size, rounds = 1_000_000, 4
-    with (
-        namespaces.two_hosts() as (left, right),
-        drivers(tmp_path, 3, f"tls://{left.address}:0", left.entered) as made,
-    ):
-        made.host("right", f"tls://{right.address}:0", right.popen)
+    with linked_drivers(tmp_path, 3) as (made, left, _):
         given = {"with": {"size": size // 8, "rounds": rounds, "all_reduce": all_reduce}}
         before = sent_by(left)
         found = made.run(spec(got=gang("gets_arrays", {"range": 6, "partitions": 6}, gang=6, **given)), "got")

@@ -60,6 +60,19 @@ def started(role: str, handle: Handle[Any]) -> subprocess.Popen[bytes]:
     return child
 
 
+def first_line(child: subprocess.Popen[bytes]) -> bytes:
+    assert child.stdout is not None
+    return child.stdout.readline()
+
+
+def kill(child: subprocess.Popen[bytes]) -> None:
+    """Kill it, and wait for its end."""
+    child.kill()
+    child.wait()
+    assert child.stdout is not None
+    child.stdout.close()
+
+
 def ended(*children: subprocess.Popen[bytes]) -> None:
     for child in children:
         assert child.wait(90) == 0
@@ -242,12 +255,9 @@ def test_locks_of_a_killed_process_are_released(tmp_path: Path) -> None:
     with Keepers(tmp_path, session=600.0) as keepers:
         lock = keepers.object("lock", Lock)
         holder = started("hold", lock)
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"held\n"
+        assert first_line(holder) == b"held\n"
         assert lock.try_acquire() is None
-        holder.kill()
-        holder.wait()
-        holder.stdout.close()
+        kill(holder)
         assert lock.within(90).acquire()
 
 
@@ -256,14 +266,11 @@ def test_killed_process_that_waited_gets_nothing_that_comes_later(tmp_path: Path
     with Keepers(tmp_path, session=600.0) as keepers:
         queue = keepers.object("queue", Queue)
         waiter = started("take", queue)
-        assert waiter.stdout is not None
-        assert waiter.stdout.readline() == b"0\n"
+        assert first_line(waiter) == b"0\n"
         time.sleep(0.5)
         (keeper,) = keepers.processes.values()
         os.kill(keeper, signal.SIGSTOP)
-        waiter.kill()
-        waiter.wait()
-        waiter.stdout.close()
+        kill(waiter)
         threading.Timer(0.3, os.kill, (keeper, signal.SIGCONT)).start()
         queue.put("kept")
         assert queue.within(30).get() == "kept"
