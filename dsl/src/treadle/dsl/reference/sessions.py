@@ -1,4 +1,4 @@
-"""The calls of a session, evaluated when they are made and where they are made: what its futures have to give."""
+"""The calls of a session. Each is evaluated at once, where it is made."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ReferenceSession:
         per: Literal["all", "key"] = "all",
         initial: Any = _NOTHING,
     ) -> ReferenceFuture:
-        """Call the function with each item, and combine the results in their order: all, or those of each key."""
+        """Call the function with each item, and combine all results, or those of each key, in their order."""
         return self.submit(_by_key if per == "key" else _of_all, self.map(function, items), combine, initial)
 
 

@@ -145,7 +145,7 @@ class CoordinatorServer:
         self._tell(run, member, Dismissed())
 
     def dismiss_gang(self, run: str, gang: str) -> None:
-        """Ask all members of a gang to leave, until `disown` also those that come later."""
+        """Ask all members of a gang to leave. Members that come before `disown` are asked, too."""
         found = self._run(run)
         found.dismissed.add(gang)
         for member in found.machine.members():
