@@ -253,6 +253,8 @@ class Gateway:
             if asked == member and self._asks.answered(answer.number):
                 self._answers[answer.number] = _Heard(answer, data, over)
                 self._changed.notify_all()
+            elif answer.stored and answer.run in self._stores:  # another answer to a repeated request came first
+                self._answering.submit(store_relay.remove, self._stores[answer.run], answer.run, answer.stored)
 
     def _answer_relayed(self, member: str, ask: Ask) -> None:
         try:
@@ -270,7 +272,7 @@ class Gateway:
             stored = store_relay.leave(self._stores[ask.run], ask.run, self._key_of(ask.run), data)
         except (KeyError, StoreError):
             return msgspec.structs.replace(answer, lengths=(UNREACHED,) * len(ask.wants))
-        return msgspec.structs.replace(answer, stored=stored)
+        return msgspec.structs.replace(answer, stored=stored, run=ask.run)
 
     # -- paths
 

@@ -79,3 +79,5 @@ class AskAnswer(Struct, frozen=True, tag="answer"):
     data: bytes = b""
     stored: str = ""
     """Token of a sealed object in the run's store (`store_relay`), which the requesting member removes."""
+    run: str = ""
+    """Of the object: the request may be over."""

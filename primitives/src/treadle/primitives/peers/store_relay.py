@@ -26,9 +26,14 @@ def take(store: Store, run: str, key: bytes, token: str) -> memoryview:
     """
     name = _name(run, token)
     data = SealedStore(store, key).get(name)
-    with contextlib.suppress(StoreError):  # the object is then removed with the run
-        store.delete([name])
+    remove(store, run, token)
     return data
+
+
+def remove(store: Store, run: str, token: str) -> None:
+    """Remove the object; if that fails, it is removed with the run. Raises UsageError for an invalid token."""
+    with contextlib.suppress(StoreError):
+        store.delete([_name(run, token)])
 
 
 def _name(run: str, token: str) -> str:
