@@ -154,10 +154,20 @@ def test_value_that_was_lost_before_its_copy_fails_its_calls_alone(
     assert calls.submit(add, 1, 2).result(PATIENCE) == 3
 
 
+def test_value_of_any_size_is_held_for_the_next_call(
+    home: Path, calls: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(values, "HELD", ELEMENTS)
+    array = np.ones(ELEMENTS)
+    for number in range(3):
+        assert calls.submit(total, array, number).result(PATIENCE) == ELEMENTS + number
+    assert len(added(home, calls)) == 1
+
+
 def test_values_that_nothing_needs_leave_shared_memory(
     home: Path, calls: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(values, "HELD", 2 << 20)
+    monkeypatch.setattr(values, "HELD", 1 << 20)
     for number in range(4):
         assert calls.submit(total, np.full(ELEMENTS, number)).result(PATIENCE) == number * ELEMENTS
     eventually(lambda: len(on_host(home, calls, "values")) <= 1)

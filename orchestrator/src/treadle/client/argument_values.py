@@ -1,7 +1,7 @@
 """Large arrays and tables among the arguments of calls: each is sent once, however many calls get it.
 
-A value counts by its content: a later change of an array makes another value. It is held for further calls as long as
-all held values take at most `HELD` bytes; then the driver may drop a value that no call needs.
+A value counts by its content: a later change of an array makes another value. The values used last are held for further
+calls: one of any size, and others of at most `HELD` bytes. The driver may drop the rest once no call needs them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .session_link import SessionLink
 
 LARGE = 1 << 20
 """Bytes from which a value is sent apart from its call."""
-HELD = 256 << 20
+HELD = 64 << 20
 Place = Literal["host", "store"]
 
 
@@ -68,7 +68,7 @@ class ArgumentValues:
         with self._lock:
             self._users -= Counter(used)
             for key in [key for key in self._held if not self._users[key]]:
-                if sum(self._held.values()) <= HELD:
+                if sum(self._held.values()) - max(self._held.values()) <= HELD:
                     break
                 del self._held[key]
                 self._link.release(key)
