@@ -1,17 +1,19 @@
-"""Shared objects beside Redis, in one run: latency, throughput, a barrier, and the loss of a keeper.
+"""Shared objects beside Redis, in one run: latency, throughput, an array, a barrier, and the loss of a keeper.
 
     python bench/environments.py                  # the environment of the Redis client, once
-    python bench/objects.py [--only latency,rate,barrier,loss] [--svg docs/objects-loss.svg]
+    python bench/objects.py [--only latency,rate,array,barrier,loss] [--svg docs/objects-loss.svg]
 
 | measurement | what |
 |---|---|
 | `latency` | one caller; 1 KiB is set and got; median and 99th percentile of one call, in microseconds |
 | `rate` | calls per second of 200 callers in 4 processes, with 800 objects on 2 keepers: additions, dot products |
+| `array` | 8 processes add to 1,000 of 2^20 floats and read them; microseconds of both, and both per second |
 | `barrier` | 1,800 callers in 6 processes: from the last arrival to the last release, in milliseconds |
 | `loss` | calls of 100 callers; of 3 keepers with 2 replicas the primary is killed after a third of the time |
 
 Callers of both rivals are threads of Python processes, so a part of each figure is Python's. Redis keeps nothing on
-disk. It adds with INCRBY, and computes the dot product of 10,000 doubles in Lua, since it has no vectors.
+disk. It adds with INCRBY, and computes the dot product of 10,000 doubles in Lua, since it has no vectors. Its array is
+a hash with 1,000 HINCRBYFLOAT in a pipeline, and HMGET.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ from harness.pictures import axes, line, picture, text
 from harness.settings import RIVALS_PYTHON
 
 OBJECTS, PARTIES, ELEMENTS, KIB = 800, 1800, 10_000, bytes(1024)
+ROWS, CHOSEN = 1 << 20, 1000
 MULTIPLY = f"local sum = 0.0; for i = 1, {ELEMENTS} do sum = sum + 0.5 * ARGV[1] end; return tostring(sum)"
 
 
@@ -67,6 +70,11 @@ class Treadle:
     def meet(self, _number: int) -> None:
         self.handles["barrier"].wait()
 
+    def exchange(self, rows: list[int]) -> Any:
+        array = self.handles["array"]
+        array.push(rows, 1.0)
+        return array.pull(rows)
+
 
 class Redis:
     def __init__(self, place: str) -> None:
@@ -87,6 +95,13 @@ class Redis:
     def dot(self, _number: int) -> None:
         self._multiply(args=[2.0])
 
+    def exchange(self, rows: list[int]) -> Any:
+        both = self._redis.pipeline(transaction=False)
+        for row in rows:
+            both.hincrbyfloat("array", row, 1.0)
+        both.hmget("array", rows)
+        return list(map(float, both.execute()[-1]))
+
 
 def times(once: Callable[[], None], count: int) -> list[float]:
     found = []
@@ -104,11 +119,27 @@ def called_until(once: Callable[[int], None], end: float, ended: list[float]) ->
         ended.append(time.time())
 
 
+def exchanged(target: Any, begin: float, end: float) -> list[float]:
+    """Seconds of each push and pull of rows that are chosen beforehand."""
+    choose = random.Random(os.getpid())
+    rows = [choose.sample(range(ROWS), CHOSEN) for _ in range(50)]
+    target.exchange(rows[0])
+    time.sleep(max(0.0, begin - time.time()))
+    found: list[float] = []
+    while time.time() < end:
+        began = time.perf_counter()
+        assert len(target.exchange(rows[len(found) % len(rows)])) == CHOSEN
+        found.append(time.perf_counter() - began)
+    return found
+
+
 def serve(target: Any, what: str, threads: int, begin: float, end: float) -> Any:
     """The work of one caller process, from time `begin` to `end`."""
     if what == "latency":
         target.set()
         return {name: times(getattr(target, name), 5000) for name in ("set", "get")}
+    if what == "exchange":
+        return exchanged(target, begin, end)
     once, ended = getattr(target, what), [list[float]() for _ in range(threads)]
     if what == "meet":
         once = arriving(once, ended)
@@ -239,6 +270,23 @@ def _show_rate(name: str, rival: str, place: str, seconds: float) -> None:
     print(f"| {name} | {' | '.join(f'{count:,.0f}' for count in counts)} |", flush=True)
 
 
+def array(seconds: float = 3.0) -> None:
+    from treadle.primitives.objects import Keepers
+
+    print(f"| {CHOSEN:,} of {ROWS:,} floats, 8 processes | push and pull p50, us | per second |\n|---|--:|--:|")
+    for keepers in (1, 2):
+        with tempfile.TemporaryDirectory() as folder, Keepers(folder, shards=keepers, keepers=keepers) as found:
+            place = base64.b64encode(pickle.dumps({"array": found.array("array", ROWS)})).decode()
+            _show_array(f"treadle, keepers: {keepers}", "Treadle", place, seconds)
+    with redis_server() as place:
+        _show_array("Redis", "Redis", place, seconds)
+
+
+def _show_array(name: str, rival: str, place: str, seconds: float) -> None:
+    found = [one for mine in callers(rival, place, "exchange", 8, 1, seconds) for one in mine]
+    print(f"| {name} | {1e6 * statistics.median(found):,.0f} | {len(found) / seconds:,.0f} |", flush=True)
+
+
 def barrier() -> None:
     from treadle.primitives.objects import CyclicBarrier
 
@@ -290,7 +338,7 @@ def drawn(bins: list[int]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="latency,rate,barrier,loss")
+    parser.add_argument("--only", default="latency,rate,array,barrier,loss")
     parser.add_argument("--svg", type=Path)
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -301,7 +349,7 @@ def main() -> None:
     if shutil.which("redis-server") is None or not RIVALS_PYTHON.exists():
         sys.exit("Redis or its client is missing: see bench/README.md")
     for name in given.only.split(","):
-        {"latency": latency, "rate": rate, "barrier": barrier, "loss": lambda: loss(given.svg)}[name]()
+        {"latency": latency, "rate": rate, "array": array, "barrier": barrier, "loss": lambda: loss(given.svg)}[name]()
 
 
 if __name__ == "__main__":

@@ -56,10 +56,10 @@ NAMES = {
         "ShuffleChannel current_gang"
     ),
     "treadle.primitives.objects": (
-        "Boolean CallContext CallOutcomeUnknown CallRefused CallWaitExpired Condition Counter CyclicBarrier Flag "
-        "Handle Keepers KeepersUnreachable Latch List Lock Map MethodTraceback Number ObjectLost ObjectMissing "
-        "PriorityQueue Promise Queue RateLimit ReadWriteLock Reference Semaphore Set current merges read removes "
-        "shared then when"
+        "Adagrad Adam Addition Boolean CallContext CallOutcomeUnknown CallRefused CallWaitExpired Condition Counter "
+        "CyclicBarrier Flag GradientDescent Handle Keepers KeepersUnreachable Latch List Lock Map MethodTraceback "
+        "Number ObjectLost ObjectMissing PriorityQueue Promise Queue RateLimit ReadWriteLock Reference Semaphore Set "
+        "ShardedArray StaleClock UpdateRule current merges read removes shared then when"
     ),
     "treadle.primitives.errors": (
         "CorruptError DataError FailureClass InternalError MissingError StoreError TreadleError UsageError"

@@ -74,5 +74,10 @@ def test_example_learns_weights_from_all_workers(home: Path) -> None:
     assert int(found) > 85
 
 
+def test_example_learns_a_sparse_model_without_waiting(home: Path) -> None:
+    (found,) = re.fullmatch(r"correct: (\d\d)%\n", printed(home, "objects/hogwild.py")).groups()  # type: ignore[union-attr]
+    assert int(found) > 72
+
+
 def test_example_delivers_and_helps(home: Path) -> None:
     assert printed(home, "objects/santa.py", "3").startswith("3 deliveries; elves got help: ")

@@ -38,6 +38,10 @@ def main() -> None:
             sys.stdout.write(f"{list(keepers.processes.values())}\n")
             sys.stdout.flush()
             time.sleep(600)
+    elif role == "push":
+        for _ in range(200):
+            handle.push(slice(None), 1)
+        handle.flush()
     elif role == "meet":
         for _ in range(20):
             handle.wait()

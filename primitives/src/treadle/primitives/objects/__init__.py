@@ -13,14 +13,19 @@ docs/objects.md has the library, the guarantees and the failures. Layout:
     views, shard_log         chains in the store
     keeper, peer_links       sockets around the shards of a process
     handle, client_session   the side of the caller
+    sharded_array            an array at all keepers
 """
 
 from .catalog import (
+    Adagrad,
+    Adam,
+    Addition,
     Boolean,
     Condition,
     Counter,
     CyclicBarrier,
     Flag,
+    GradientDescent,
     Latch,
     List,
     Lock,
@@ -34,6 +39,8 @@ from .catalog import (
     Reference,
     Semaphore,
     Set,
+    StaleClock,
+    UpdateRule,
 )
 from .definitions import CallContext, current, merges, read, removes, shared, then, when
 from .errors import (
@@ -47,8 +54,12 @@ from .errors import (
 )
 from .handle import Handle
 from .keepers import Keepers
+from .sharded_array import ShardedArray
 
 __all__ = [
+    "Adagrad",
+    "Adam",
+    "Addition",
     "Boolean",
     "CallContext",
     "CallOutcomeUnknown",
@@ -58,6 +69,7 @@ __all__ = [
     "Counter",
     "CyclicBarrier",
     "Flag",
+    "GradientDescent",
     "Handle",
     "Keepers",
     "KeepersUnreachable",
@@ -77,6 +89,9 @@ __all__ = [
     "Reference",
     "Semaphore",
     "Set",
+    "ShardedArray",
+    "StaleClock",
+    "UpdateRule",
     "current",
     "merges",
     "read",

@@ -68,13 +68,17 @@ class Access:
     def run(self) -> str:
         return self.place[2]
 
+    @property
+    def shards(self) -> int:
+        return self.place[4]
+
     def chain(self, shard: int) -> ViewChain:
         """The views of a shard."""
         return ViewChain(self.store, self.key, self.place[3], shard)
 
     def shard_of(self, name: str) -> int:
         """The shard of an object."""
-        return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest()) % self.place[4]
+        return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest()) % self.shards
 
     def session(self, name: str) -> ClientSession:
         """The session of this thread for an object; a second one during a call.

@@ -15,9 +15,11 @@ from typing import Any, Literal, TypeVar
 
 from ..errors import InternalError, TreadleError, UsageError
 from ..sealing import load_or_create_key
+from .catalog.arrays import UpdateRule
 from .client_session import Access, access, close_sessions
 from .handle import Handle, create, drop
 from .messages import ShardView
+from .sharded_array import ShardedArray, create_array
 
 T = TypeVar("T")
 _RUN, _FOLDER = "objects", "objects"
@@ -78,6 +80,28 @@ class Keepers:
     def object(self, name: str, cls: type[T], *arguments: Any, **keywords: Any) -> Handle[T]:
         """Return the object of this name, which is made with the arguments unless it exists; see `create`."""
         return create(self.access, name, cls, arguments, keywords)
+
+    def array(
+        self,
+        name: str,
+        shape: int | tuple[int, ...],
+        *,
+        dtype: str = "float32",
+        fill: float = 0.0,
+        rule: UpdateRule | None = None,
+        parts: int = 0,
+    ) -> ShardedArray:
+        """Return the array of this name, which is made unless it exists.
+
+        - `shape`: the number of rows, or the rows and the shape of one row.
+        - `fill`: the value of all elements at first.
+        - `rule`: how pushed values change rows; default: `Addition`.
+        - `parts`: of consecutive rows, spread over the shards; default: one for each shard.
+
+        Raises UsageError for an empty shape, a part beyond 60 MiB with what the rule keeps, and an array of this name
+        with other settings.
+        """
+        return create_array(self.access, name, shape, dtype, fill, rule, parts or self._shards)
 
     def drop(self, name: str) -> bool:
         """Remove an object; returns whether it existed."""

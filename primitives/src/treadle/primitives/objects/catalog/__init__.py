@@ -3,24 +3,30 @@
 values        Counter, Number, Boolean, Reference
 collections   List, Set, Map
 locks         Lock, ReadWriteLock, Semaphore, Condition
-meetings      Barrier, Latch, Event, Future
+meetings      CyclicBarrier, Latch, StaleClock, Flag, Promise
 queues        Queue, PriorityQueue
-rates         RateLimiter
+rates         RateLimit
+arrays        the parts of a ShardedArray, and its rules
 """
 
+from .arrays import Adagrad, Adam, Addition, GradientDescent, UpdateRule
 from .collections import List, Map, Set
 from .locks import Condition, Lock, ReadWriteLock, Semaphore
-from .meetings import CyclicBarrier, Flag, Latch, Promise
+from .meetings import CyclicBarrier, Flag, Latch, Promise, StaleClock
 from .queues import PriorityQueue, Queue
 from .rates import RateLimit
 from .values import Boolean, Counter, Number, Reference
 
 __all__ = [
+    "Adagrad",
+    "Adam",
+    "Addition",
     "Boolean",
     "Condition",
     "Counter",
     "CyclicBarrier",
     "Flag",
+    "GradientDescent",
     "Latch",
     "List",
     "Lock",
@@ -34,4 +40,6 @@ __all__ = [
     "Reference",
     "Semaphore",
     "Set",
+    "StaleClock",
+    "UpdateRule",
 ]

@@ -63,6 +63,34 @@ class Latch:
 
 
 @shared
+class StaleClock:
+    """Keeps workers within `staleness` iterations of the slowest one (stale synchronous parallel, NIPS 2013).
+
+    With 0 it is a barrier in each iteration.
+    """
+
+    def __init__(self, workers: int, staleness: int = 0) -> None:
+        self.iterations, self.staleness = [0] * workers, staleness
+
+    def reach(self, worker: int, iteration: int) -> Any:
+        """Worker 0, 1, ... has finished this many iterations; waits until no other one is further behind than allowed.
+
+        A worker that runs again repeats calls without effect.
+        """
+        self.iterations[worker] = max(self.iterations[worker], iteration)
+        return then("_pass", iteration)
+
+    @when(lambda self, iteration: iteration - min(self.iterations) <= self.staleness)
+    def _pass(self, iteration: int) -> None:
+        """The slowest worker is near enough."""
+
+    @read
+    def slowest(self) -> int:
+        """Return the iterations that all workers have finished."""
+        return min(self.iterations)
+
+
+@shared
 class Flag:
     """A flag to wait for."""
 

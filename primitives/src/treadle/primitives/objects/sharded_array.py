@@ -1,0 +1,269 @@
+"""An array whose rows are divided among shards: a parameter server (Li et al., OSDI 2014).
+
+weights = keepers.array("weights", 2**20, rule=Adagrad(0.1))
+weights.push(indices, gradients)
+weights.pull(indices)
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from itertools import count
+from typing import Any, NamedTuple
+
+from ..errors import UsageError
+from .catalog.arrays import Addition, ArrayPart, Place, UpdateRule
+from .client_session import Access
+from .handle import Handle, create, drop
+
+Indices = Any
+"""Row numbers: a slice without a step, or one-dimensional integers in any order."""
+_PIECE = 4 << 20
+"""Bytes of values in one call, at most."""
+_PART = 60 << 20
+"""Bytes of a part, with what its rule keeps."""
+_WINDOW = 32
+"""Pushes of one part that are on their way."""
+
+
+class ShardedArray:
+    """The rows of one array at the keepers of all shards; see `Keepers.array`. Picklable, and for any threads.
+
+    Each part answers the calls of a process in their order: a pull sees the pushes before it. Between processes there
+    is no order, and a call that concerns several parts is not one step.
+    """
+
+    def __init__(self, of: Access, name: str, shape: tuple[int, ...], dtype: str, parts: Sequence[Handle[Any]]) -> None:
+        """Made by `create_array`."""
+        self._place = of, name, shape, dtype, tuple(parts)
+        self.name, self.shape, self.dtype = name, shape, dtype
+        self._step = -(-shape[0] // len(parts))
+        self._row_bytes = _row_bytes(shape, dtype)
+        self._lanes: dict[int, tuple[_Lane, ...]] = {}
+        """By process: a fork has no threads."""
+
+    def __reduce__(self) -> Any:
+        return ShardedArray, self._place
+
+    def __repr__(self) -> str:
+        return f"<ShardedArray {self.name} of {self.shape}>"
+
+    def push(self, indices: Indices, values: Any) -> None:
+        """Change rows by the rule. Returns before the keepers have answered; `flush` waits for them.
+
+        Equal indices in one push count as one, with the sum of their values. Raises IndexError, ValueError for values
+        of another shape, and the error of an earlier push.
+        """
+        import numpy as np
+
+        rows, values = self._checked(indices, values)
+        if not isinstance(rows, slice):
+            unique, place = np.unique(rows, return_inverse=True)
+            if len(unique) < len(rows):
+                summed = np.zeros((len(unique), *values.shape[1:]), values.dtype)
+                np.add.at(summed, place, values)
+                rows, values = unique, summed
+        self._send("push", rows, values)
+
+    def put(self, indices: Indices, values: Any) -> None:
+        """Replace rows; otherwise as `push`. Of equal indices the last one counts."""
+        self._send("put", *self._checked(indices, values))
+
+    def prefetch(self, indices: Indices = slice(None)) -> RowsAhead:
+        """Begin a pull, whose rows `result` of the returned object has. Raises IndexError."""
+        import numpy as np
+
+        rows = self._rows(indices)
+        size = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+        into = np.empty((size, *self.shape[1:]), self.dtype)
+        pieces = [(at, self._lane(part).call("pull", place)) for part, place, at in self._pieces(rows)]
+        return RowsAhead(into, pieces)
+
+    def pull(self, indices: Indices = slice(None)) -> Any:
+        """Return rows as a NumPy array, in the order of the indices. Raises as `prefetch`, and the error of a push."""
+        return self.prefetch(indices).result()
+
+    def flush(self) -> None:
+        """Wait until the keepers have answered all pushes of this process. Raises the error of one that failed."""
+        for lane in self._lanes.get(os.getpid(), ()):
+            lane.settle(0)
+
+    def drop(self) -> None:
+        """Remove the array. Later calls raise ObjectMissing."""
+        of, *_, parts = self._place
+        for part in range(len(parts)):
+            drop(of, _name(of, self.name, part))
+
+    # -- rows
+
+    def _checked(self, indices: Indices, values: Any) -> tuple[Any, Any]:
+        """The rows, and their values as an array."""
+        import numpy as np
+
+        rows = self._rows(indices)
+        size = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+        return rows, np.broadcast_to(np.asarray(values, self.dtype), (size, *self.shape[1:]))
+
+    def _rows(self, indices: Indices) -> Any:
+        """The indices as a slice with bounds, or as an array."""
+        import numpy as np
+
+        if isinstance(indices, slice):
+            first, end, step = indices.indices(self.shape[0])
+            if step != 1:
+                raise IndexError(f"a slice of {self.name} has the step {step}: give the indices one by one")
+            return slice(first, max(first, end))
+        rows = np.asarray(indices)
+        if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
+            raise IndexError(f"indices of {self.name} are one-dimensional integers, not {rows.dtype}{rows.shape}")
+        if rows.size and not 0 <= int(rows.min()) <= int(rows.max()) < self.shape[0]:
+            raise IndexError(f"{self.name} has rows 0 to {self.shape[0] - 1}, not {rows.min()} to {rows.max()}")
+        return rows
+
+    def _pieces(self, rows: Any) -> Iterator[_Piece]:
+        """The calls for these rows, each of at most `_PIECE` bytes."""
+        most = max(1, _PIECE // self._row_bytes)
+        if isinstance(rows, slice):
+            yield from self._slices(rows, most)
+        else:
+            yield from self._gathered(rows, most)
+
+    def _slices(self, rows: slice, most: int) -> Iterator[_Piece]:
+        first = rows.start
+        while first < rows.stop:
+            part = first // self._step
+            end = min(rows.stop, (part + 1) * self._step, first + most)
+            yield _Piece(part, _local(first, end, part * self._step), slice(first - rows.start, end - rows.start))
+            first = end
+
+    def _gathered(self, rows: Any, most: int) -> Iterator[_Piece]:
+        import numpy as np
+
+        parts = len(self._place[-1])
+        order = np.argsort(rows, kind="stable") if parts > 1 else np.arange(len(rows))
+        bounds = np.searchsorted(rows[order], self._step * np.arange(parts + 1)) if parts > 1 else [0, len(rows)]
+        for part in range(parts):
+            for first in range(bounds[part], bounds[part + 1], most):
+                at = order[first : min(first + most, bounds[part + 1])]
+                yield _Piece(part, (rows[at] - part * self._step).astype(np.int32).tobytes(), at)
+
+    def _send(self, method: str, rows: Any, values: Any) -> None:
+        for part, place, at in self._pieces(rows):
+            self._lane(part).push(method, place, values[at].tobytes())
+
+    def _lane(self, part: int) -> _Lane:
+        process = os.getpid()
+        lanes = self._lanes.get(process) or self._lanes.setdefault(process, tuple(map(_Lane, self._place[-1])))
+        return lanes[part]
+
+
+class RowsAhead:
+    """Rows of a ShardedArray that are on their way."""
+
+    def __init__(self, into: Any, pieces: Sequence[tuple[Any, Future[bytes]]]) -> None:
+        self._into, self._pieces = into, list(pieces)
+
+    def result(self) -> Any:
+        """Return the rows as an array, when they are there. Raises the errors of a handle's methods."""
+        import numpy as np
+
+        while self._pieces:
+            at, answer = self._pieces[-1]
+            rows = self._into[at]
+            self._into[at] = np.frombuffer(answer.result(), rows.dtype).reshape(rows.shape)
+            self._pieces.pop()
+        return self._into
+
+
+class _Piece(NamedTuple):
+    """A call: the part, its rows, and where they are among all rows of the caller."""
+
+    part: int
+    place: Place
+    at: Any
+
+
+class _Lane:
+    """The calls of this process to one part, in order, in a thread of their own."""
+
+    def __init__(self, part: Handle[Any]) -> None:
+        self._part = part
+        self._thread = ThreadPoolExecutor(1, "treadle-array")
+        self._sent: deque[Future[Any]] = deque()
+        self._lock = threading.Lock()
+
+    def push(self, method: str, *arguments: Any) -> None:
+        self.settle(_WINDOW - 1)
+        with self._lock:
+            self._sent.append(self._submit(method, *arguments))
+
+    def call(self, method: str, *arguments: Any) -> Future[Any]:
+        self.settle(_WINDOW)
+        return self._submit(method, *arguments)
+
+    def _submit(self, method: str, *arguments: Any) -> Future[Any]:
+        return self._thread.submit(partial(getattr(self._part, method), *arguments))
+
+    def settle(self, most: int) -> None:
+        """Wait until at most so many pushes are on their way. Raises the error of one that has failed."""
+        with self._lock:
+            while self._sent and (len(self._sent) > most or self._sent[0].done()):
+                self._sent.popleft().result()
+
+
+def create_array(
+    of: Access,
+    name: str,
+    shape: int | tuple[int, ...],
+    dtype: str,
+    fill: float,
+    rule: UpdateRule | None,
+    parts: int,
+) -> ShardedArray:
+    """Return the array of this name, which is made unless it exists; see `Keepers.array`."""
+    shape = (shape,) if isinstance(shape, int) else tuple(shape)
+    if min(shape, default=0) < 1 or parts < 1:
+        raise UsageError(f"{name}: {parts} parts of an array of {shape}", "Give sizes and parts of at least 1.")
+    rule, step = rule or Addition(), -(-shape[0] // parts)
+    if (size := step * _row_bytes(shape, dtype) * (1 + rule.kept)) > _PART:
+        least = -(-size * parts // _PART)
+        raise UsageError(f"{name}: a part has {size:,} bytes; {_PART:,} are allowed", f"Give parts={least} or more.")
+    sizes = [min(step, shape[0] - first) for first in range(0, shape[0], step)]
+    found = [_part(of, _name(of, name, part), (rows, *shape[1:]), dtype, fill, rule) for part, rows in enumerate(sizes)]
+    return ShardedArray(of, name, shape, dtype, found)
+
+
+def _part(
+    of: Access, name: str, shape: tuple[int, ...], dtype: str, fill: float, rule: UpdateRule
+) -> Handle[ArrayPart]:
+    import numpy as np
+
+    handle = create(of, name, ArrayPart, (shape, dtype, fill, rule), {})
+    wanted = shape, np.dtype(dtype).str, type(rule).__qualname__
+    if (known := handle.layout()) != wanted:
+        raise UsageError(f"{name} exists, and is {known}, not {wanted}", "Use its settings, or another name.")
+    return handle
+
+
+def _name(of: Access, name: str, part: int) -> str:
+    """A name that puts the part into the next shard, so that the parts use all keepers."""
+    names = (f"{name}[{part}]{'+' * more}" for more in count())
+    return next(one for one in names if of.shard_of(one) == part % of.shards)
+
+
+def _local(first: int, end: int, offset: int) -> tuple[int, int]:
+    return first - offset, end - offset
+
+
+def _row_bytes(shape: tuple[int, ...], dtype: str) -> int:
+    import numpy as np
+
+    size: int = np.dtype(dtype).itemsize
+    for one in shape[1:]:
+        size *= one
+    return size
