@@ -62,6 +62,17 @@ def waits_for_word(records: Iterator[int], *, folder: str, context: Context) -> 
     return counted(records, folder=folder, context=context)
 
 
+def holds(records: Iterator[int], *, folder: str, text: str, context: Context) -> int:
+    """Sends a text to the other member, and ends once `folder` has a file `go`."""
+    with BroadcastChannel("texts") as channel:
+        if context.partition == 0:
+            channel.send(text)
+        else:
+            assert channel.receive() == text
+    Barrier("met").wait()
+    return waits_for_word(records, folder=folder, context=context)
+
+
 def sums_arrays(records: Iterator[int], *, size: int, rounds: int) -> float:
     """Reduces an array of `size` floats in each round. Returns the sum of one element at the root."""
     mine, total = np.full(size, float(sum(records) + 1)), 0.0

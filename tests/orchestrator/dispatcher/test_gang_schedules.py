@@ -109,7 +109,7 @@ class Disturbed:
         self.made.host(self.other, f"tls://{self.hosts[1].address}:0", self.hosts[1].popen)
 
     def left_behind(self, seed: int) -> list[str]:
-        """What the store and the living hosts hold of the gang."""
+        """Blocks and files of the gang that the store and the living hosts still hold."""
         run = f"schedule-{seed}"
         blocks = [info.name for info in self.made.store.list(f"runs/{run}/blocks")]
         inside = [name for name in blocks if f"/{CHANNELS}/" in name or "/checkpoints/" in name]
