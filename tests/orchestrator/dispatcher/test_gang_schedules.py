@@ -3,7 +3,7 @@ nothing left behind.
 
 Members of both hosts train with checkpoints. A schedule is a list of faults: members are killed or stand still, a host
 stands still or is killed and replaced, packets are lost in one direction or both. Each schedule has a seed, so that
-`TREADLE_TEST_GANG_SEED=17` runs the 17th again.
+`TREADLE_TEST_GANG_SEED=17 TREADLE_TEST_GANG_SCHEDULES=1` repeats one.
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ from treadle.dsl.reference import run_reference
 from treadle.primitives.channels.gang import CHANNELS
 from treadle.primitives.errors import FailureClass
 
-SEEDS = range(int(os.environ.get("TREADLE_TEST_GANG_SCHEDULES", "500")))
-if "TREADLE_TEST_GANG_SEED" in os.environ:
-    SEEDS = range(int(os.environ["TREADLE_TEST_GANG_SEED"]), int(os.environ["TREADLE_TEST_GANG_SEED"]) + 1)
+FIRST = int(os.environ.get("TREADLE_TEST_GANG_SEED", "0"))
+SEEDS = range(FIRST, FIRST + int(os.environ.get("TREADLE_TEST_GANG_SCHEDULES", "500")))
 MEMBERS, STEPS, PATIENCE = 4, 40, 120.0
 KINDS = ("kill", "stop", "stop", "cut", "cut one way", "stop host", "kill host")
 
