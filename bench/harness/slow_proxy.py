@@ -61,6 +61,10 @@ def slow_proxy(target: int, delay: float) -> Iterator[SlowProxy]:
     def serve() -> None:
         with contextlib.suppress(asyncio.CancelledError):
             loop.run_until_complete(serving)
+        for connection in asyncio.all_tasks(loop):
+            connection.cancel()
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()

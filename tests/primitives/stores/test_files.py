@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from treadle.primitives.errors import MissingError, StoreError, UsageError
 from treadle.primitives.stores.input_files import absolute_uri, glob_matches, list_files, map_file, read_range
-from treadle.primitives.stores.store import ObjectStore, Store
+from treadle.primitives.stores.store import ObjectInfo, ObjectStore, Store
 
 
 def _names(base: Path, pattern: str) -> list[str]:
@@ -181,13 +181,13 @@ def test_an_object_that_is_replaced_before_it_is_read_is_refused(monkeypatch: py
     store = Store.open(root)
     store.put("a", b"0123456789")
     [info] = list_files(f"{root}/a")
-    read = ObjectStore.get_range
+    read = ObjectStore.get_part
 
-    def late(one: ObjectStore, name: str, start: int, length: int) -> bytes:
+    def late(one: ObjectStore, name: str, start: int, length: int) -> tuple[bytes, ObjectInfo | None]:
         store.put("a", b"9876543210")
         return read(one, name, start, length)
 
-    monkeypatch.setattr(ObjectStore, "get_range", late)
+    monkeypatch.setattr(ObjectStore, "get_part", late)
     with pytest.raises(UsageError, match="changed since the run started"):
         read_range(info, 3, 6)
 

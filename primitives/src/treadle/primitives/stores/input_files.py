@@ -230,16 +230,15 @@ def _opened(info: FileInfo, how: int = os.O_RDONLY) -> Iterator[int]:
 
 
 def _read_remote(info: FileInfo, start: int, stop: int) -> bytes:
-    """Read a remote object. Objects are replaced as a whole: the version after the read held during the read."""
+    """Read a remote object. Objects are replaced as a whole, so that all bytes of an answer have one version."""
     store, name = remote(info.uri)
     try:
-        data = store.get_range(name, start, stop - start) if stop > start else b""
+        data, found = store.get_part(name, start, stop - start) if stop > start else (b"", store.head(name))
     except MissingError:
         raise _gone(info) from None
-    head = store.head(name)
-    if head is None:
+    if found is None:
         raise _gone(info)
-    _check_version(info, head.version)
+    _check_version(info, found.version)
     return data
 
 

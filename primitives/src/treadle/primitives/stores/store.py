@@ -31,6 +31,8 @@ from .store_errors import border
 
 _SCHEMES = "file://, s3://, gs://, az:// or memory://"
 _CHUNK = 8 << 20
+_PAST_THE_END = "[Rr]ange|416"
+"""Stores refuse ranges that begin at or after the end, each in its own words."""
 _COPY_REQUESTS = 3
 """Headers for a copy to a free name: an upload is started, filled by a copy, and completed."""
 Data: TypeAlias = Buffer | Sequence[Buffer]
@@ -97,6 +99,10 @@ class Store(ABC):
     @abstractmethod
     def get_range(self, name: str, start: int, length: int) -> bytes:
         """At most `length` bytes from `start`: fewer, or none, where the object ends."""
+
+    def get_part(self, name: str, start: int, length: int) -> tuple[bytes, ObjectInfo | None]:
+        """As `get_range`, with size and version of the object that has these bytes; None if it was removed since."""
+        return self.get_range(name, start, length), self.head(name)
 
     @abstractmethod
     def head(self, name: str) -> ObjectInfo | None:
@@ -257,12 +263,27 @@ class ObjectStore(Store):
             try:
                 return self._obstore.get_range(self._inner, check_name(name), start=start, length=length).to_bytes()
             except Exception as error:
-                if not re.search("[Rr]ange|416", str(error)):
+                if not re.search(_PAST_THE_END, str(error)):
                     raise
-                info = self.head(name)  # stores refuse ranges that begin at or after the end, each in its own words
-                if info is not None and (length == 0 or start >= info.size):
-                    return b""
-                raise
+                return self._past_the_end(name, start, length, error)[0]
+
+    def _past_the_end(self, name: str, start: int, length: int, error: Exception) -> tuple[bytes, ObjectInfo]:
+        """No bytes. Raises the error unless the range begins at or after the end."""
+        info = self.head(name)
+        if info is not None and (length == 0 or start >= info.size):
+            return b"", info
+        raise error
+
+    def get_part(self, name: str, start: int, length: int) -> tuple[bytes, ObjectInfo | None]:
+        count("get", name)
+        with border(self.url, name):
+            try:
+                found = self._obstore.get(self._inner, check_name(name), options={"range": (start, start + length)})
+                return found.bytes().to_bytes(), _object_info(found.meta)
+            except Exception as error:
+                if not re.search(_PAST_THE_END, str(error)):
+                    raise
+                return self._past_the_end(name, start, length, error)
 
     def head(self, name: str) -> ObjectInfo | None:
         count("head", name)

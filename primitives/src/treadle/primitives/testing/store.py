@@ -94,6 +94,16 @@ class StoreTests:
         assert store.get_range("a", 500, 5) == b""
         assert store.get_range("a", 3, 0) == b""
 
+    def test_a_part_comes_with_the_version_of_its_object(self, store: Store) -> None:
+        store.put("a", bytes(range(100)))
+        info = store.head("a")
+        assert store.get_part("a", 90, 50) == (bytes(range(90, 100)), info)
+        assert store.get_part("a", 100, 5) == (b"", info)
+        store.put("a", bytes(99))
+        assert store.get_part("a", 0, 1) == (b"\0", store.head("a"))
+        with pytest.raises(MissingError, match="nothing"):
+            store.get_part("nothing", 0, 1)
+
     def test_a_large_object_is_whole(self, store: Store) -> None:
         data = bytes(range(256)) * (20 << 12)
         store.put("large", [data[:1000], data[1000:]])
