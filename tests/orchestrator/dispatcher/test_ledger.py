@@ -16,6 +16,7 @@ from treadle.orchestrator.dispatcher.ledger import ledger as ledger_module
 from treadle.orchestrator.dispatcher.ledger.ledger import Committed, Epoch, Fenced, Ledger, Started, read, read_from
 from treadle.orchestrator.dispatcher.ledger.ledger_state import replay
 from treadle.primitives.errors import CorruptError, StoreError
+from treadle.primitives.stores import request_counts
 from treadle.primitives.stores.store import ObjectInfo, Store
 
 KEY = b"k" * 32
@@ -42,6 +43,25 @@ def test_flushed_records_are_there_for_the_next_writer() -> None:
     second = Ledger(store, "p", KEY)
     assert partitions(second.records) == [0, 1]
     assert (first.epoch, second.epoch) == (1, 2)
+
+
+def test_ledger_that_was_wrongly_taken_as_new_has_all_records() -> None:
+    store = new_store()
+    first = Ledger(store, "p", KEY, is_new=True)
+    first.append(commit(0), commit(1))
+    first.flush()
+    second = Ledger(store, "p", KEY, is_new=True)
+    assert partitions(second.records) == [0, 1]
+    assert (first.epoch, second.epoch) == (1, 2)
+    first.append(commit(2))
+    with pytest.raises(Fenced):
+        first.flush()
+
+
+def test_new_ledger_takes_one_request() -> None:
+    before = request_counts.made()
+    Ledger(new_store(), "p", KEY, is_new=True)
+    assert request_counts.since(before) == {"put": 1}
 
 
 def test_reader_of_a_ledger_reads_only_new_records() -> None:

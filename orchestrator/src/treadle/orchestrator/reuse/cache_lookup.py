@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -19,6 +20,7 @@ from msgspec.structs import replace
 from treadle.dsl import expressions
 from treadle.executors.program import Outcome
 from treadle.primitives.errors import CorruptError, MissingError, StoreError, TreadleError
+from treadle.primitives.stores.input_files import is_local
 
 from ..dispatcher.blocks.write_behind import AT_ONCE
 from ..dispatcher.driver_context.run_context import RunContext
@@ -42,14 +44,14 @@ def take_over(run: RunContext) -> dict[str, Summary]:
     """
     looks = bool(_keys(run)) and not run.submission.memo.get(NO_CACHE)
     entries, sure, done = Entries(run.site.store, run.site.key), set[str](), dict[str, Summary]()
-    for node in run.plan.graph.nodes:
+    for node, summary in _with_summaries(run):
         if sure.issuperset(node.data) and _is_wanted(run.plan.graph, node, run.env, done):
             sure.add(node.id)
-        summary = _closed(run, node)
         if summary is None and looks and node.id in sure and isinstance(node, Segment | LoopNode):
             summary = _taken_over(run, node, entries)
         if summary is not None:
             done[node.id] = summary
+    run.opened(node.id for node in run.plan.graph.nodes if node.id not in done)
     return done
 
 
@@ -94,6 +96,15 @@ def _keys(run: RunContext) -> dict[str, str]:
     if run not in _known:
         _known[run] = keys_of(run.plan, run.submission)
     return _known[run]
+
+
+def _with_summaries(run: RunContext) -> Iterable[tuple[Node, Summary | None]]:
+    """The top nodes, with the summaries of closed ones. A store over the network is asked about all at once."""
+    nodes = run.plan.graph.nodes
+    if is_local(run.site.store.url):
+        return ((node, _closed(run, node)) for node in nodes)
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        return list(zip(nodes, threads.map(partial(_closed, run), nodes), strict=True))
 
 
 def _closed(run: RunContext, node: Node) -> Summary | None:

@@ -162,12 +162,12 @@ class RunFiles:
 
     def create(self, name: str, value: Submission | Plan | Manifest | LoopResult | RunResult) -> bool:
         """Write an object. False: it exists already, and the existing one is valid."""
-        try:
-            payload = msgspec.msgpack.encode(value)
-        except OverflowError:
-            text = f"run {self.run} has a whole number of more than 64 bits"
-            raise UsageError(text, "Write it as text, or as a float.") from None
-        return self.create_bytes(name, payload)
+        return self.create_bytes(name, _encoded(self.run, value))
+
+    def keep(self, name: str, value: T) -> T:
+        """Write an object unless it exists. Returns it as it is in the store."""
+        payload = _encoded(self.run, value)
+        return decoded(type(value), name, payload) if self.create_bytes(name, payload) else self.load(type(value), name)
 
     def create_bytes(self, name: str, payload: bytes) -> bool:
         return self._objects.create(f"{self.prefix}/{name}", payload)
@@ -268,6 +268,14 @@ class RunFiles:
     def _generations(self, segment: str) -> Iterator[int]:
         for info in self.store.list(f"{self.segment(segment)}/manifest/"):
             yield int(info.name.rsplit("/", 1)[1])
+
+
+def _encoded(run: str, value: Struct) -> bytes:
+    try:
+        return msgspec.msgpack.encode(value)
+    except OverflowError:
+        text = f"run {run} has a whole number of more than 64 bits"
+        raise UsageError(text, "Write it as text, or as a float.") from None
 
 
 _PROCESS = f"{os.getpid()}-{secrets.token_hex(4)}"

@@ -209,8 +209,8 @@ class Activities:
         submission, started = self._submission(start, started)
         plan = files.find(Plan, "plan")
         if plan is None:
-            files.create("plan", self._plan(submission, start.run, started, drivers))
-        run = self._site.open(start.run, activity.info().workflow_run_id)
+            plan = files.keep("plan", self._plan(submission, start.run, started, drivers))
+        run = self._site.open(start.run, activity.info().workflow_run_id, (submission, plan))
         stages = [node.id for node in run.plan.graph.nodes if isinstance(node, Child)]
         runs = {stage: ids[-1] for stage, ids in files.children(stages).items()}
         done = take_over(run) | _ended(self._site, runs)

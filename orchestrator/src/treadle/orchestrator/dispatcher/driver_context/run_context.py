@@ -85,13 +85,13 @@ class DriverContext:
         """The slot's name for all hosts. Another host may have a slot of the same name."""
         return slot if self.one_host or self.host is None else f"{self.host.host_id}/{slot}"
 
-    def open(self, run: str, execution: str | None = None) -> RunContext:
+    def open(self, run: str, execution: str | None = None, parts: tuple[Submission, Plan] | None = None) -> RunContext:
         """The run, read from the store the first time and for each new execution, since the id may now belong to
-        another run.
+        another run. `parts`: as the store has them.
 
         Without an execution, the known run is returned. Every thread gets the same object. Blocking.
         """
-        known = self._known(run, execution) or self._read(run, execution)
+        known = self._known(run, execution) or self._read(run, execution, parts)
         with self._turn:
             known = self._runs[run] = self._known(run, execution) or known
             self._runs.move_to_end(run)
@@ -103,9 +103,10 @@ class DriverContext:
         found = self._runs.get(run)
         return found if found is not None and execution in (None, found.execution) else None
 
-    def _read(self, run: str, execution: str | None) -> RunContext:
+    def _read(self, run: str, execution: str | None, parts: tuple[Submission, Plan] | None) -> RunContext:
         files = self.files(run)
-        found = RunContext(self, files, files.load(Submission, "spec"), files.load(Plan, "plan"), execution)
+        submission, plan = parts or (files.load(Submission, "spec"), files.load(Plan, "plan"))
+        found = RunContext(self, files, submission, plan, execution)
         if self.hosts is not None:
             self.hosts.announce(run)
         return found
@@ -137,6 +138,8 @@ class RunContext:
         self._manifests: dict[str, Manifest] = {}
         self._generations: dict[str, int] = {}
         """Generations of manifests that other drivers may have made."""
+        self._unclosed: set[str] = set()
+        """Nodes that were open when this process opened the run, and that it has not begun."""
         self._loops: dict[str, LoopResult] = {}
         self._readers: OrderedDict[str, str] = OrderedDict()
 
@@ -144,6 +147,17 @@ class RunContext:
         from treadle.primitives.peers.hosts import HostPeers
 
         return HostPeers(self.site.store, self.id, self.files.key, self.site.host, self.blocks.read)
+
+    def opened(self, unclosed: Iterable[str]) -> None:
+        """This process opened the run, in which these nodes are to run."""
+        self._unclosed = set(unclosed)
+
+    def begins(self, node: str) -> bool:
+        """Return whether this process opened the run and now begins the node for the first time: probably no process
+        has begun it before."""
+        is_first = node in self._unclosed
+        self._unclosed.discard(node)
+        return is_first
 
     # -- output of segments
 

@@ -200,7 +200,8 @@ class LedgerReader:
 class Ledger:
     """A chain that this process writes. One thread at a time may `flush` while another appends."""
 
-    def __init__(self, store: Store, prefix: str, key: bytes, resumption: int = 1) -> None:
+    def __init__(self, store: Store, prefix: str, key: bytes, resumption: int = 1, *, is_new: bool = False) -> None:
+        """`is_new`: the chain is probably empty: the store is asked for records only if the first write fails."""
         self._store, self._prefix, self._key = store, prefix, key
         self._objects = sealing.SealedStore(store, key)
         self._writer = secrets.token_hex(8)
@@ -208,7 +209,7 @@ class Ledger:
         self._pending: list[Record] = []
         self._swap = threading.Lock()
         self.epoch = 0
-        self.records = self._take_over(resumption)
+        self.records = self._take_over(resumption, is_new)
 
     def append(self, *records: Record) -> None:
         """Buffer records. They count after the next `flush`."""
@@ -232,11 +233,13 @@ class Ledger:
             raise
         self._objects.prepare(_name(self._prefix, self._number), self._number)
 
-    def _take_over(self, resumption: int) -> list[Record]:
+    def _take_over(self, resumption: int, is_new: bool) -> list[Record]:
         records: list[Record] = []
         while True:
-            more, self._number = read_from(self._store, self._prefix, self._key, self._number)
-            records += more
+            if not is_new:
+                more, self._number = read_from(self._store, self._prefix, self._key, self._number)
+                records += more
+            is_new = False
             known = max((record.epoch for record in records if isinstance(record, Epoch)), default=0)
             epoch = Epoch(known + 1, self._writer, resumption, time.time())
             if self._create(ChainEntry(epoch.epoch, self._writer, (epoch,))):

@@ -86,7 +86,8 @@ async def run_segment(run: RunContext, segment: Segment, order: NodeOrder, desk:
     Raises SegmentFailed, BlocksLost, Fenced, StoreError.
     """
     name = run.scope.segment(segment.id)
-    generation = await asyncio.to_thread(run.files.generation, name)
+    is_new = run.begins(name) and order.resumption == 1 and not order.repair
+    generation = 0 if is_new else await asyncio.to_thread(run.files.generation, name)
     closed = await asyncio.to_thread(run.files.manifest, name) if generation else None
     if closed and not lost_partitions(closed.outcomes, order.repair):
         run.know(closed)
@@ -95,7 +96,7 @@ async def run_segment(run: RunContext, segment: Segment, order: NodeOrder, desk:
     if await asyncio.to_thread(is_wide, run, segment):
         return await put_together(run, segment, order.repair, generation + 1)
     close = partial(_close, run, segment, generation=generation + 1)
-    return await _run(run, segment, order, desk, close)
+    return await _run(run, segment, order, desk, close, is_new=is_new)
 
 
 async def run_group(run: RunContext, segment: Segment, order: NodeOrder, desk: Desk) -> None:
@@ -130,11 +131,13 @@ async def _run(
     order: NodeOrder,
     desk: Desk,
     close: Callable[[Manifest], Awaitable[T]],
+    *,
+    is_new: bool = False,
 ) -> T:
     """Run the partitions that the ledger lacks or has lost, then call `close` while progress is still shown."""
     name, group = run.scope.segment(segment.id), order.group
     prefix = run.files.segment(name) if group < 0 else run.files.group_ledger(name, group)
-    ledger = await asyncio.to_thread(Ledger, run.site.store, prefix, run.files.key, order.resumption)
+    ledger = await asyncio.to_thread(Ledger, run.site.store, prefix, run.files.key, order.resumption, is_new=is_new)
     history = replay(ledger.records, name)
     if not history.frozen:  # a repair has a deadline of its own
         history.opened = order.since or history.opened  # it counts from the first group on
