@@ -141,8 +141,8 @@ def run_alone(work: Coroutine[Any, Any, object]) -> None:
         runner.run(work)
 
 
-async def _inline(function: Callable[..., Any], *arguments: Any) -> Any:
-    return function(*arguments)
+async def _inline(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+    return function(*arguments, **keywords)
 
 
 @contextmanager
