@@ -123,9 +123,10 @@ def _listening(processes: frozenset[int]) -> Iterator[str]:
                 with contextlib.suppress(OSError):
                     inodes.update(re.findall(r"socket:\[(\d+)\]", os.readlink(f"/proc/{process}/fd/{name}")))
     for line in Path("/proc/net/unix").read_text().splitlines()[1:]:
-        _, _, _, flags, _, _, inode, *name = line.split(None, 7)
-        if inode in inodes and int(flags, 16) & 0x10000 and name and name[0].startswith("@"):
-            yield name[0][1:]
+        fields = line.split(None, 7)
+        listens, inode, address = int(fields[3], 16) & 0x10000, fields[6], "".join(fields[7:])
+        if inode in inodes and listens and address.startswith("@"):
+            yield address[1:]
 
 
 @pytest.fixture(scope="module")
