@@ -117,16 +117,15 @@ def test_rule_takes_the_steps_of_its_algorithm(keepers: Keepers, rule: UpdateRul
     np.testing.assert_allclose(array.pull(), [one.value for one in rows], rtol=1e-12)
 
 
-class Faulty:
-    kept = 0
-
-    def change(self, pushed: Any) -> Any:
-        if (pushed < 0).any():
-            raise ValueError("a negative gradient")
-        return pushed
-
-
 def test_error_of_a_push_is_raised_once_by_the_next_call(keepers: Keepers) -> None:
+    class Faulty:  # within a function, so that it is sent by value
+        kept = 0
+
+        def change(self, pushed: Any) -> Any:
+            if (pushed < 0).any():
+                raise ValueError("a negative gradient")
+            return pushed
+
     array = keepers.array("faulty", 10, rule=Faulty())
     array.push([1, 9], 5)
     array.push([1, 9], -1)
