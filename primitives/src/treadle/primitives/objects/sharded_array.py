@@ -244,7 +244,7 @@ def _part(
     import numpy as np
 
     handle = create(of, name, ArrayPart, (shape, dtype, fill, rule), {})
-    wanted = shape, np.dtype(dtype).str, type(rule).__qualname__
+    wanted = shape, np.dtype(dtype).str, type(rule).__name__
     if (known := handle.layout()) != wanted:
         raise UsageError(f"{name} exists, and is {known}, not {wanted}", "Use its settings, or another name.")
     return handle

@@ -112,7 +112,7 @@ class ArrayPart:
     @read
     def layout(self) -> tuple[tuple[int, ...], str, str]:
         """Return the shape, the type of an element, and the name of the rule."""
-        return self.values.shape, self.values.dtype.str, type(self.rule).__qualname__
+        return self.values.shape, self.values.dtype.str, type(self.rule).__name__
 
     def _array(self, data: bytes) -> Any:
         import numpy as np
