@@ -233,10 +233,7 @@ def memo(submission: Submission, resumption: int = 1) -> dict[str, Any]:
 def keep(files: RunFiles, submission: Submission) -> Submission:
     """Write the run's submission, unless one exists; return the existing or new one. Its code is shared. Raises
     StoreError."""
-    known = files.find(Submission, "spec")
-    if known is not None:
-        return known
-    return submission if files.create("spec", submission) else files.load(Submission, "spec")
+    return files.find(Submission, "spec") or files.keep("spec", submission)
 
 
 def _may_replace(known: Submission, new: Submission, if_exists: str) -> bool:

@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 from treadle.primitives.objects import Handle, Keepers
 from treadle.primitives.objects.client_session import Access
 from treadle.primitives.objects.handle import create
-from treadle.primitives.objects.handle import drop as drop_object
 
 from .state import Packed, Presence
 
@@ -61,11 +60,6 @@ def new(cls: type[T], *arguments: Any) -> Handle[T]:
 def named(name: str, cls: type[T]) -> Handle[T]:
     """Return the object of this name, which all processes of the program share."""
     return create(place(), name, cls, (), {})
-
-
-def drop(handle: Handle[Any]) -> None:
-    _, (of, name, *_) = handle.__reduce__()
-    drop_object(of, name)
 
 
 def presence() -> int:

@@ -19,10 +19,11 @@ from typing import Any
 
 from treadle.primitives.errors import TreadleError
 from treadle.primitives.objects import Handle, ObjectLost, ObjectMissing
+from treadle.primitives.objects.handle import drop_target
 
 from .by_value import dumps, loads
 from .errors import WorkerLost
-from .places import drop, new, packed, unpacked
+from .places import new, packed, unpacked
 from .processes import Process
 from .state import Packed, PoolTasks
 
@@ -105,7 +106,7 @@ class PoolSide(WorkerSide):
 
     def drop(self) -> None:
         with contextlib.suppress(TreadleError):
-            drop(self._tasks)
+            drop_target(self._tasks)
 
 
 class _PoolContext:

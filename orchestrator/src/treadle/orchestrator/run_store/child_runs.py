@@ -97,7 +97,7 @@ def keep_child(parent: RunFiles, files: RunFiles, wanted: Submission) -> Submiss
             digest = hashlib.sha256(parent.load_bytes("bundle")).hexdigest()
             wanted = replace(wanted, shared=SharedCode(f"{parent.prefix}/bundle", digest))
         hand_over(parent, files, wanted.inputs)
-        known = wanted if files.create("spec", wanted) else files.load(Submission, "spec")
+        known = files.keep("spec", wanted)
     if difference := same_workflow(known, wanted):
         text = f"run {wanted.run} cannot go on: {difference} of it would be others than when it began"
         raise UsageError(text, f"Start a new run: treadle rerun {parent.run}")

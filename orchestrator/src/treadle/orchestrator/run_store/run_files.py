@@ -133,6 +133,7 @@ class RunResult(Struct, frozen=True):
 
 
 T = TypeVar("T", Submission, Plan, Manifest, Closing, GroupClosing, LoopResult, RunResult)
+K = TypeVar("K", Submission, Plan, Manifest)
 
 
 class RunFiles:
@@ -162,12 +163,16 @@ class RunFiles:
 
     def create(self, name: str, value: Submission | Plan | Manifest | LoopResult | RunResult) -> bool:
         """Write an object. False: it exists already, and the existing one is valid."""
-        return self.create_bytes(name, _encoded(self.run, value))
+        try:
+            payload = msgspec.msgpack.encode(value)
+        except OverflowError:
+            text = f"run {self.run} has a whole number of more than 64 bits"
+            raise UsageError(text, "Write it as text, or as a float.") from None
+        return self.create_bytes(name, payload)
 
-    def keep(self, name: str, value: T) -> T:
-        """Write an object unless it exists. Returns it as it is in the store."""
-        payload = _encoded(self.run, value)
-        return decoded(type(value), name, payload) if self.create_bytes(name, payload) else self.load(type(value), name)
+    def keep(self, name: str, value: K) -> K:
+        """Write an object unless it exists. Returns the valid one, which is the first one written."""
+        return value if self.create(name, value) else self.load(type(value), name)
 
     def create_bytes(self, name: str, payload: bytes) -> bool:
         return self._objects.create(f"{self.prefix}/{name}", payload)
@@ -230,8 +235,7 @@ class RunFiles:
 
     def create_manifest(self, manifest: Manifest, generation: int) -> Manifest:
         """Close a segment. Returns the valid manifest, which is the first one written."""
-        name = f"segments/{manifest.segment}/manifest/{generation}"
-        return manifest if self.create(name, manifest) else self.load(Manifest, name)
+        return self.keep(f"segments/{manifest.segment}/manifest/{generation}", manifest)
 
     # -- task groups
 
@@ -268,14 +272,6 @@ class RunFiles:
     def _generations(self, segment: str) -> Iterator[int]:
         for info in self.store.list(f"{self.segment(segment)}/manifest/"):
             yield int(info.name.rsplit("/", 1)[1])
-
-
-def _encoded(run: str, value: Struct) -> bytes:
-    try:
-        return msgspec.msgpack.encode(value)
-    except OverflowError:
-        text = f"run {run} has a whole number of more than 64 bits"
-        raise UsageError(text, "Write it as text, or as a float.") from None
 
 
 _PROCESS = f"{os.getpid()}-{secrets.token_hex(4)}"

@@ -82,6 +82,12 @@ def drop(of: Access, name: str) -> bool:
     return bool(_value(of.session(name).call(name, DROP, b"", None), name, DROP))
 
 
+def drop_target(handle: Handle[Any]) -> bool:
+    """As `drop`, for the object of a handle."""
+    of, name, *_ = handle._place
+    return drop(of, name)
+
+
 def _call(place: _Place, method: str, *arguments: Any, **keywords: Any) -> Any:
     of, name, _, incarnation, wait = place
     session = of.session(name)

@@ -1,8 +1,10 @@
 """An array whose rows are divided among shards: a parameter server (Li et al., OSDI 2014).
 
-weights = keepers.array("weights", 2**20, rule=Adagrad(0.1))
-weights.push(indices, gradients)
-weights.pull(indices)
+    weights = keepers.array("weights", 2**20, rule=Adagrad(0.1))
+    weights.push(indices, gradients)
+    weights.pull(indices)
+
+The keepers apply the rule. This is the side of the caller: it divides rows among the parts, and sends their calls.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import Any, NamedTuple
 from ..errors import UsageError
 from .catalog.arrays import Addition, ArrayPart, Place, UpdateRule
 from .client_session import Access
-from .handle import Handle, create, drop
+from .handle import Handle, create, drop_target
 
 Indices = Any
 """Row numbers: a slice without a step, or one-dimensional integers in any order."""
@@ -38,17 +40,16 @@ class ShardedArray:
     is no order, and a call that concerns several parts is not one step.
     """
 
-    def __init__(self, of: Access, name: str, shape: tuple[int, ...], dtype: str, parts: Sequence[Handle[Any]]) -> None:
+    def __init__(self, name: str, shape: tuple[int, ...], dtype: str, parts: Sequence[Handle[Any]]) -> None:
         """Made by `create_array`."""
-        self._place = of, name, shape, dtype, tuple(parts)
-        self.name, self.shape, self.dtype = name, shape, dtype
+        self.name, self.shape, self.dtype, self._parts = name, shape, dtype, parts
         self._step = -(-shape[0] // len(parts))
         self._row_bytes = _row_bytes(shape, dtype)
         self._lanes: dict[int, tuple[_Lane, ...]] = {}
         """By process: a fork has no threads."""
 
     def __reduce__(self) -> Any:
-        return ShardedArray, self._place
+        return ShardedArray, (self.name, self.shape, self.dtype, self._parts)
 
     def __repr__(self) -> str:
         return f"<ShardedArray {self.name} of {self.shape}>"
@@ -79,8 +80,7 @@ class ShardedArray:
         import numpy as np
 
         rows = self._rows(indices)
-        size = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
-        into = np.empty((size, *self.shape[1:]), self.dtype)
+        into = np.empty(self._shape_of(rows), self.dtype)
         pieces = [(at, self._lane(part).call("pull", place)) for part, place, at in self._pieces(rows)]
         return RowsAhead(into, pieces)
 
@@ -95,9 +95,8 @@ class ShardedArray:
 
     def drop(self) -> None:
         """Remove the array. Later calls raise ObjectMissing."""
-        of, *_, parts = self._place
-        for part in range(len(parts)):
-            drop(of, _name(of, self.name, part))
+        for part in self._parts:
+            drop_target(part)
 
     # -- rows
 
@@ -106,8 +105,10 @@ class ShardedArray:
         import numpy as np
 
         rows = self._rows(indices)
-        size = rows.stop - rows.start if isinstance(rows, slice) else len(rows)
-        return rows, np.broadcast_to(np.asarray(values, self.dtype), (size, *self.shape[1:]))
+        return rows, np.broadcast_to(np.asarray(values, self.dtype), self._shape_of(rows))
+
+    def _shape_of(self, rows: Any) -> tuple[int, ...]:
+        return rows.stop - rows.start if isinstance(rows, slice) else len(rows), *self.shape[1:]
 
     def _rows(self, indices: Indices) -> Any:
         """The indices as a slice with bounds, or as an array."""
@@ -136,15 +137,15 @@ class ShardedArray:
     def _slices(self, rows: slice, most: int) -> Iterator[_Piece]:
         first = rows.start
         while first < rows.stop:
-            part = first // self._step
-            end = min(rows.stop, (part + 1) * self._step, first + most)
-            yield _Piece(part, _local(first, end, part * self._step), slice(first - rows.start, end - rows.start))
+            part, offset = first // self._step, first - first % self._step
+            end = min(rows.stop, offset + self._step, first + most)
+            yield _Piece(part, (first - offset, end - offset), slice(first - rows.start, end - rows.start))
             first = end
 
     def _gathered(self, rows: Any, most: int) -> Iterator[_Piece]:
         import numpy as np
 
-        parts = len(self._place[-1])
+        parts = len(self._parts)
         order = np.argsort(rows, kind="stable") if parts > 1 else np.arange(len(rows))
         bounds = np.searchsorted(rows[order], self._step * np.arange(parts + 1)) if parts > 1 else [0, len(rows)]
         for part in range(parts):
@@ -158,7 +159,7 @@ class ShardedArray:
 
     def _lane(self, part: int) -> _Lane:
         process = os.getpid()
-        lanes = self._lanes.get(process) or self._lanes.setdefault(process, tuple(map(_Lane, self._place[-1])))
+        lanes = self._lanes.get(process) or self._lanes.setdefault(process, tuple(map(_Lane, self._parts)))
         return lanes[part]
 
 
@@ -235,7 +236,7 @@ def create_array(
         raise UsageError(f"{name}: a part has {size:,} bytes; {_PART:,} are allowed", f"Give parts={least} or more.")
     sizes = [min(step, shape[0] - first) for first in range(0, shape[0], step)]
     found = [_part(of, _name(of, name, part), (rows, *shape[1:]), dtype, fill, rule) for part, rows in enumerate(sizes)]
-    return ShardedArray(of, name, shape, dtype, found)
+    return ShardedArray(name, shape, dtype, found)
 
 
 def _part(
@@ -254,10 +255,6 @@ def _name(of: Access, name: str, part: int) -> str:
     """A name that puts the part into the next shard, so that the parts use all keepers."""
     names = (f"{name}[{part}]{'+' * more}" for more in count())
     return next(one for one in names if of.shard_of(one) == part % of.shards)
-
-
-def _local(first: int, end: int, offset: int) -> tuple[int, int]:
-    return first - offset, end - offset
 
 
 def _row_bytes(shape: tuple[int, ...], dtype: str) -> int:
