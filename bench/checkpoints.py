@@ -25,10 +25,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from harness import training
+from harness.bench_home import bench_home
 
 from treadle.client import Client
-from treadle.orchestrator import embedded
-from treadle.orchestrator.environment.home import Home
 
 EVERY = 10
 """Steps between two checkpoints."""
@@ -60,17 +59,11 @@ class Killer:
 @contextmanager
 def environment(members: int) -> Iterator[tuple[Client, Path]]:
     """A client of an embedded driver with a slot for each member, and the workflow."""
-    home = Path(tempfile.mkdtemp(prefix="treadle-bench-"))
-    (home / "profiles.toml").write_text(f"[bench]\nslots = {members}\n")
-    (home / "training.yaml").write_text(training.DOCUMENT.replace("MEMBERS", str(members)))
-    shutil.copy(training.__file__, home / "training.py")
-    try:
-        with Client(profile="bench", home=home) as client:
-            yield client, home / "training.yaml"
-    finally:
-        embedded.down(Home(home))
-        shutil.rmtree(Home(home).host_root, ignore_errors=True)
-        shutil.rmtree(home)
+    with bench_home(f"[bench]\nslots = {members}\n") as home, Client(profile="bench", home=home.path) as client:
+        document = home.path / "training.yaml"
+        document.write_text(training.DOCUMENT.replace("MEMBERS", str(members)))
+        shutil.copy(training.__file__, home.path / "training.py")
+        yield client, document
 
 
 def trained(client: Client, document: Path, steps: int, kill_every: float) -> tuple[float, int, object]:

@@ -21,11 +21,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from harness.bench_home import bench_home
 from harness.slow_proxy import SlowProxy, slow_proxy
 
 from treadle.client import Client
-from treadle.orchestrator import embedded
-from treadle.orchestrator.environment.home import Home
 from treadle.primitives.stores.store import Store
 from treadle.primitives.testing.s3 import S3Endpoint, seaweedfs
 
@@ -42,18 +41,12 @@ class Place(NamedTuple):
 
 @contextmanager
 def place(endpoint: S3Endpoint, delay: float) -> Iterator[Place]:
-    home = Home(Path(tempfile.mkdtemp(prefix="treadle-bench-")))
-    home.profiles.write_text(f'[bench]\nslots = 2\nstore = "s3://treadle/work-{delay:g}"\n')
-    with slow_proxy(int(endpoint.url.rpartition(":")[2]), delay) as proxy:
+    profile = f'[bench]\nslots = 2\nstore = "s3://treadle/work-{delay:g}"\n'
+    with slow_proxy(int(endpoint.url.rpartition(":")[2]), delay) as proxy, bench_home(profile) as home:
         os.environ.update(endpoint.environment, AWS_ENDPOINT_URL=f"http://127.0.0.1:{proxy.port}")
-        try:
-            with Client(profile="bench", home=home.path) as client:
-                client.run(EXAMPLES / "pi/pi.yaml")  # starts the driver
-                yield Place(client, proxy)
-        finally:
-            embedded.down(home)
-            shutil.rmtree(home.host_root, ignore_errors=True)
-            shutil.rmtree(home.path)
+        with Client(profile="bench", home=home.path) as client:
+            client.run(EXAMPLES / "pi/pi.yaml")  # starts the driver
+            yield Place(client, proxy)
 
 
 def write_inputs(store: Store, megabytes: int) -> None:

@@ -92,6 +92,12 @@ class Drivers:
         found = read(self.store, files.segment(segment), files.key)
         return [one for one in found if isinstance(one, Failed) and one.partition == 0]
 
+    def left_behind(self, run: str, hosts: Sequence[str] = ("*",)) -> list[str]:
+        """Blocks of channels and checkpoints of a run in the store, and files of channels in the memory of hosts."""
+        blocks = [info.name for info in self.store.list(f"runs/{run}/blocks")]
+        inside = [name for name in blocks if f"/{CHANNELS}/" in name or "/checkpoints/" in name]
+        return inside + [str(path) for host in hosts for path in self.memory.glob(f"{host}/{run}/{CHANNELS}/*")]
+
     def close(self) -> None:
         self.stack.close()
         for process in self.processes:
@@ -168,9 +174,7 @@ def test_member_on_another_host_may_be_killed_in_mid_gang(two: Drivers, step: in
     found = two.run(spec(all=gang("dies_at", flat=True, **{"with": {"step": step}})), f"killed-{step}")
     assert sorted(values(found, "all")) == [[6, [0, 2]], [6, [1, 3]]]
     assert [one.failure for one in two.failures(f"killed-{step}", "all")] == ["worker lost"]
-    blocks = two.store.list(f"runs/killed-{step}/blocks")
-    assert not [info.name for info in blocks if f"/{CHANNELS}/" in info.name]
-    assert not list(two.memory.glob(f"*/killed-{step}/{CHANNELS}/*"))
+    assert two.left_behind(f"killed-{step}") == []
 
 
 def test_gang_runs_again_when_a_host_is_killed_in_its_midst(two: Drivers, tmp_path: Path) -> None:
