@@ -65,7 +65,7 @@ class ReferenceSession:
         per: Literal["all", "key"] = "all",
         initial: Any = _NOTHING,
     ) -> ReferenceFuture:
-        """Call the function with each item, and combine all results, or those of each key, in their order."""
+        """Call the function with each item, and combine the results in their order: all of them, or by key."""
         return self.submit(_by_key if per == "key" else _of_all, self.map(function, items), combine, initial)
 
 

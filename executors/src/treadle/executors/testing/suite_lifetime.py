@@ -150,7 +150,7 @@ async def _wait_until_closed(before: dict[str, str]) -> None:
     descriptors of earlier tests may be closed meanwhile."""
     try:
         async with asyncio.timeout(60):
-            while len(found := _open_files()) > len(before):  # noqa: ASYNC110 (nothing tells of a closed file)
+            while len(found := _open_files()) > len(before):  # noqa: ASYNC110 (a close is no event)
                 await asyncio.sleep(0.01)
     except TimeoutError:
         more = {number: file for number, file in found.items() if before.get(number) != file}
