@@ -17,8 +17,9 @@ from primitives.wire.sides import soon
 from treadle.primitives import wire
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.channels import Gang
+from treadle.primitives.channels import member as members
 from treadle.primitives.channels.member import Member
-from treadle.primitives.channels.messages import Caller, Letter
+from treadle.primitives.channels.messages import Caller, Letter, Noted
 from treadle.primitives.stores.store import Store
 
 SIZE = 4
@@ -107,6 +108,21 @@ def test_a_member_without_descriptors_looks_for_callers_again_but_not_at_once(
         assert calls[2] - calls[0] > 0.1
     finally:
         member.close()
+
+
+def test_leaving_member_waits_for_no_answer_of_a_member_that_has_ended(
+    here: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(members, "_FAREWELL", 30.0)  # private: a wait would last so long
+    blocks = Blocks(Store.open(f"file://{tmp_path}"), RUN)
+    gangs = [Gang(here.address, RUN, "two", rank, 2, inbound=here.inbound) for rank in range(2)]
+    one, other = (Member(gang, KEY, blocks) for gang in gangs)
+    other.close()
+    with one._loop.lock:  # private: this is a letter that is sent while the other member leaves
+        one._roads.know(other.name, tuple(filter(None, (other.address,))))
+        one._roads.send(other.name, Noted("channel", 1))
+    one.close()
+    assert time.monotonic() < one.leaves_by
 
 
 def test_call_to_the_former_member_of_an_address_is_refused(here: Place, tmp_path: Path) -> None:

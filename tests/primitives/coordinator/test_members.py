@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from primitives.coordinator.test_claims import Bench, refused, waits
 
-from treadle.primitives.coordinator import Disconnect
+from treadle.primitives.coordinator import CoordinatorLimits, Disconnect
 from treadle.primitives.coordinator import messages as m
 
 
@@ -74,3 +74,27 @@ def test_member_is_refused_a_route_to_itself() -> None:
     bench.connect(0, "m0")
     assert refused(bench.say(0, m.Reach("m0")))
     assert refused(bench.say(0, m.Relay("m0", b"x")))
+
+
+def test_sender_learns_that_a_member_has_ended_but_not_that_one_is_away() -> None:
+    bench = Bench()
+    for number in range(4):
+        bench.connect(number, f"m{number}")
+    bench.say(1, m.Bye())
+    bench.cut(2)
+    bench.tick(1.1)  # m2 is lost
+    bench.cut(3)
+    found = [answer for other in (1, 2, 3) for _, answer in bench.say(0, m.Relay(f"m{other}", b"x"))]
+    assert [answer.ended for answer in found] == [True, True, False]
+    bench.connect(5, "m2")
+    assert bench.say(0, m.Relay("m2", b"x")) == [("m2", m.Relayed("m0", b"x"))]
+
+
+def test_coordinator_remembers_a_bounded_number_of_former_members() -> None:
+    bench = Bench(limits=CoordinatorLimits(ended=2))
+    bench.connect(0, "m0")
+    for number in range(1, 4):
+        bench.connect(number, f"m{number}")
+        bench.say(number, m.Bye())
+    found = [answer for other in (1, 2, 3) for _, answer in bench.say(0, m.Relay(f"m{other}", b"x"))]
+    assert [answer.ended for answer in found] == [False, True, True]

@@ -350,7 +350,9 @@ class Member:
         return tuple(filter(None, (near, seat.address)))
 
     def _on_refused(self, message: Refused) -> None:
-        if (joined := self._channels.get(message.subject)) is not None:
+        if message.ended:  # letters to a member that left without a connection to this one
+            self._roads.lose(message.subject)
+        elif (joined := self._channels.get(message.subject)) is not None:
             joined.refused, joined.open = message.reason, False
         else:
             self._barriers.heard(message)

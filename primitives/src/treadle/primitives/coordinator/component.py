@@ -55,6 +55,8 @@ class CoordinatorLimits(Struct, frozen=True):
     """Bytes of a relayed message."""
     results: int = 10_000
     """Finished tasks that are remembered, so that a repeated result is accepted again."""
+    ended: int = 10_000
+    """Former members that are remembered, so that nobody waits for them."""
 
 
 class Statistics(Struct, frozen=True):
@@ -71,9 +73,9 @@ class Statistics(Struct, frozen=True):
 class Refusal(TreadleError):
     """A request of a member is refused: the member receives the reason, and nothing has changed."""
 
-    def __init__(self, subject: str, reason: str) -> None:
+    def __init__(self, subject: str, reason: str, *, ended: bool = False) -> None:
         super().__init__(f"{subject}: {reason}")
-        self.subject, self.reason = subject, reason
+        self.subject, self.reason, self.ended = subject, reason, ended
 
 
 def check(holds: bool, subject: str, reason: str) -> None:

@@ -110,6 +110,8 @@ class Coordinator:
         self._now = float("-inf")
         self._out: list[Instruction] = []
         self._members: dict[str, _Member] = {}
+        self._ended: dict[str, None] = {}
+        """Names of former members, the latest ones last."""
         self._connections: dict[int, _Member] = {}
         self._strangers: dict[int, str] = {}
         self._leases: Deadlines[str] = Deadlines(self._timing.lease)
@@ -164,7 +166,7 @@ class Coordinator:
                 self._leases.begin(member.name, self._now)
                 _HANDLERS[type(message)](self, member, message)
         except Refusal as refusal:
-            out.append(SendToConnection(connection, Refused(refusal.subject, refusal.reason)))
+            out.append(SendToConnection(connection, Refused(refusal.subject, refusal.reason, refusal.ended)))
             self._close_stranger(connection)
         return out
 
@@ -238,6 +240,7 @@ class Coordinator:
         if member is None:
             member = _Member(message.member, message.address, message.host, connection, seen_at, message.nearby)
             self._members[member.name] = member
+            self._ended.pop(member.name, None)
         else:
             self._resume(member, connection, seen_at, message)
         self._connections[connection] = member
@@ -292,6 +295,9 @@ class Coordinator:
         self._directory.drop(name)
         self._tasks.drop(name, lost=lost)
         del self._members[name]
+        self._ended[name] = None
+        if len(self._ended) > self._limits.ended:
+            del self._ended[next(iter(self._ended))]
 
     # -- time
 
@@ -357,6 +363,8 @@ class Coordinator:
         self._post(self._other(member, message.member).name, Relayed(member.name, message.body))
 
     def _other(self, member: _Member, name: str) -> _Member:
+        if name in self._ended:
+            raise Refusal(name, "it has ended", ended=True)
         other = self._members.get(name)
         if other is None or other is member or other.connection is None:
             raise Refusal(name[:100], "it is not connected")

@@ -193,6 +193,8 @@ class Refused(Struct, frozen=True, tag="refused"):
 
     subject: str
     reason: str
+    ended: bool = False
+    """The member that it named has left or was lost: no message will reach it."""
 
 
 class Released(Struct, frozen=True, tag="released"):
