@@ -121,14 +121,13 @@ class Member:
 
     def _begin_listening(self, local: str) -> None:
         """Members of this host dial a Unix socket. Off loopback an identity is needed for the others."""
-        plain = self._plain
-        if not (self.gang.inbound and (plain or self._identity)):
+        if not (self.gang.inbound and (self._plain or self._identity)):
             return
         near = self._listen("unix:", None)
-        if plain and self.gang.one_host:
+        if self._plain and self.gang.one_host:
             self.address = near
         else:
-            self.address = self._listen(str(Address("tcp" if plain else "tls", local, 0)), self._identity)
+            self.address = self._listen(str(Address("tcp" if self._plain else "tls", local, 0)), self._identity)
             self.nearby = near
 
     def _listen(self, address: str, identity: Identity | None) -> str:
@@ -144,8 +143,7 @@ class Member:
             reacher.want(member)
 
     def _on_dial(self, dial: Dial) -> None:
-        source, reacher = self._uplink.source, self._reaching()
-        if source is not None and reacher is not None:
+        if (source := self._uplink.source) is not None and (reacher := self._reaching()) is not None:
             reacher.dial(dial, source)
 
     def _reaching(self) -> Reacher | None:
@@ -263,8 +261,8 @@ class Member:
         found = self._count(subject) if forming else None
         if found is None:
             return DeadlinePassed(f"{name}: {what} took too long", f"Another member may not use it alike. {_LONGER}")
-        who = f"{found.present} of {found.parties} members"
         hint = f"All members of a gang must use it. {_LONGER}"
+        who = f"{found.present} of {found.parties} members"
         return DeadlinePassed(f"{name}: {what} took too long: {who} are there", hint)
 
     def _count(self, subject: str) -> Counted | None:

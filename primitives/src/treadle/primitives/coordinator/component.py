@@ -100,6 +100,20 @@ class Epochs:
 
 
 Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+
+class Latest(OrderedDict[str, Value]):
+    """The latest entries: when there are more than `limit`, the oldest is removed."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self._limit = limit
+
+    def __setitem__(self, key: str, value: Value) -> None:
+        super().__setitem__(key, value)
+        if len(self) > self._limit:
+            self.popitem(last=False)
 
 
 class Deadlines(Generic[Key]):

@@ -40,7 +40,7 @@ from msgspec import Struct
 from .barriers import Barriers
 from .block_directory import BlockDirectory
 from .channels import Channels
-from .component import CoordinatorLimits, Deadlines, Epochs, Refusal, Statistics, Timing, check
+from .component import CoordinatorLimits, Deadlines, Epochs, Latest, Refusal, Statistics, Timing, check
 from .instructions import Deliver, Disconnect, Instruction, Returned, SendToConnection, StateSaved
 from .messages import (
     Alive,
@@ -110,8 +110,7 @@ class Coordinator:
         self._now = float("-inf")
         self._out: list[Instruction] = []
         self._members: dict[str, _Member] = {}
-        self._ended: dict[str, None] = {}
-        """Names of former members, the latest ones last."""
+        self._ended: Latest[None] = Latest(self._limits.ended)
         self._connections: dict[int, _Member] = {}
         self._strangers: dict[int, str] = {}
         self._leases: Deadlines[str] = Deadlines(self._timing.lease)
@@ -240,7 +239,6 @@ class Coordinator:
         if member is None:
             member = _Member(message.member, message.address, message.host, connection, seen_at, message.nearby)
             self._members[member.name] = member
-            self._ended.pop(member.name, None)
         else:
             self._resume(member, connection, seen_at, message)
         self._connections[connection] = member
@@ -296,8 +294,6 @@ class Coordinator:
         self._tasks.drop(name, lost=lost)
         del self._members[name]
         self._ended[name] = None
-        if len(self._ended) > self._limits.ended:
-            del self._ended[next(iter(self._ended))]
 
     # -- time
 
@@ -363,9 +359,9 @@ class Coordinator:
         self._post(self._other(member, message.member).name, Relayed(member.name, message.body))
 
     def _other(self, member: _Member, name: str) -> _Member:
-        if name in self._ended:
-            raise Refusal(name, "it has ended", ended=True)
         other = self._members.get(name)
+        if other is None and name in self._ended:
+            raise Refusal(name, "it has ended", ended=True)
         if other is None or other is member or other.connection is None:
             raise Refusal(name[:100], "it is not connected")
         return other

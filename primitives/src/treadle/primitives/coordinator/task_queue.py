@@ -12,13 +12,13 @@ epoch are refused.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable
 
 from msgspec import Struct
 
 from ..errors import UsageError
-from .component import CoordinatorLimits, Epochs, Post, Refusal, check
+from .component import CoordinatorLimits, Epochs, Latest, Post, Refusal, check
 from .instructions import Returned
 from .messages import Accepted, AssignedTask, Finished, GiveUp, Withdrawn
 
@@ -44,7 +44,7 @@ class Tasks:
         """Tasks offered to one member, by the member's name."""
         self._held: dict[str, dict[str, None]] = {}
         self._free: dict[str, int] = {}
-        self._finished: OrderedDict[str, int] = OrderedDict()
+        self._finished: Latest[int] = Latest(limits.results)
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -139,8 +139,6 @@ class Tasks:
         self._release(name)
         del self._tasks[name]
         self._finished[name] = epoch
-        if len(self._finished) > self._limits.results:
-            self._finished.popitem(last=False)
         self._post(member, Accepted(name, epoch))
         return True
 
