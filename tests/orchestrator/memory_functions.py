@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from collections.abc import Iterator
+from pathlib import Path
 
 
 def allocate(size: int) -> int:
     """Allocates `size` bytes for a moment. Returns the bytes that this process may allocate in total."""
     bytearray(size)
     return resource.getrlimit(resource.RLIMIT_DATA)[0]
+
+
+def replace_worker(mark: str) -> str:
+    """Ends its process, except the second time."""
+    if not Path(mark).exists():
+        Path(mark).touch()
+        os._exit(3)
+    return mark
 
 
 def reverse(number: int) -> tuple[int, str]:

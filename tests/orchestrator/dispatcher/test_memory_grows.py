@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from orchestrator.broken_runs import Broken, values
@@ -58,3 +59,29 @@ def test_spilled_partition_needs_no_second_attempt(breaking: Breaking) -> None:
     assert values(found, "checked") == [[[60_000, True]]]
     assert sum(spilled) > 90 * MIB
     assert not told(run)
+
+
+def test_task_fits_into_a_new_process_as_into_a_used_one(breaking: Breaking, tmp_path: Path) -> None:
+    """Sorting and the last function need NumPy, whose import takes 44 MiB. Parts come from tasks with more memory."""
+
+    def replaced(after: str) -> dict[str, Any]:
+        items = [f"{tmp_path}/{after}-{number}" for number in range(2)]
+        source = {"input": {"items": items, "partitions": 2}, "needs": [after]}
+        retry = {"maximumAttempts": 2, "initialInterval": "1ms"}
+        return {"type": "map", "uses": f"{M}:replace_worker", "retry": retry, **source}
+
+    last = {"input": {"range": 4, "partitions": 2}, "needs": ["new"], "uses": "orchestrator.numpy_function:double"}
+    stages: dict[str, Any] = {
+        "made": {"type": "map", "input": {"range": 60_000, "partitions": 2}, "uses": f"{M}:reverse"},
+        "sorted": {"type": "shuffle", "input": "made", "by": "key", "partitions": 1, "sort": True},
+        "renewed": replaced("sorted"),
+        "checked": {"type": "reduce", "input": "sorted", "per": "partition", "uses": f"{M}:ascending"},
+        "new": replaced("checked"),
+        "last": {"type": "map", "memory": "16MiB", **last},
+    }
+    stages["checked"] |= {"memory": "48MiB", "needs": ["renewed"]}
+    run = breaking(spec(**stages))
+    found, _ = run.go()
+    assert values(found, "checked") == [[[60_000, True]]]
+    assert values(found, "last") == [[0, 2], [4, 6]]
+    assert not [line for line in told(run) if "out of memory" in line]

@@ -342,3 +342,26 @@ def test_a_table_without_arrow_says_what_to_install(monkeypatch: pytest.MonkeyPa
 def test_rows_without_columns_are_refused_because_arrow_would_lose_them() -> None:
     with pytest.raises(DataError, match="without columns"):
         encode("table", pa.table({"a": [1, 2]}).select([]))
+
+
+def test_large_list_is_encoded_in_pieces_that_are_decoded_one_at_a_time() -> None:
+    records = [f"{number:01000}" for number in range(20_000)]
+    data = b"".join(codec.encode_for_little_memory("objects", records))
+    pieces = [decode(piece) for piece in codec.pieces(data)]
+    assert len(pieces) > 2
+    assert max(map(len, pieces)) * 1000 < 5 << 20
+    assert [record for piece in pieces for record in piece] == records == decode(data)
+
+
+@pytest.mark.parametrize("records", [["x" * (3 << 20)] * 100 + ["y" * (6 << 20)], ["x" * (9 << 20)], [], [1, 2]])
+def test_list_that_pieces_would_make_larger_is_encoded_as_a_whole(records: list[Any]) -> None:
+    assert codec.encode_for_little_memory("objects", records) == encode("objects", records)
+
+
+@given(st.integers(1, 400), st.integers(0, 100_000))
+@settings(max_examples=20)
+def test_encoding_for_little_memory_keeps_every_list(count: int, size: int) -> None:
+    records = [bytes([number % 256]) * size for number in range(count)]
+    data = b"".join(codec.encode_for_little_memory("objects", records))
+    assert decode(data) == records
+    assert len(data) % 64 == 0

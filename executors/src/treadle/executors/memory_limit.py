@@ -32,14 +32,17 @@ def limit_allocation(bound: int) -> None:
 
 
 @contextlib.contextmanager
-def uncounted() -> Iterator[None]:
-    """Raise the limit by the memory that is allocated within the context."""
+def uncounted(most: int = 1 << 40) -> Iterator[None]:
+    """Raise the limit by the memory that is allocated within the context, and by `most` bytes at most."""
     soft, before = resource.getrlimit(resource.RLIMIT_DATA)[0], allocated_bytes()
-    limit_allocation(0)
+    if soft == resource.RLIM_INFINITY:
+        yield
+        return
+    limit_allocation(soft + most)
     try:
         yield
     finally:
-        limit_allocation(0 if soft == resource.RLIM_INFINITY else soft + allocated_bytes() - before)
+        limit_allocation(soft + min(allocated_bytes() - before, most))
 
 
 def processors() -> int:

@@ -73,6 +73,14 @@ def give_back_memory() -> None:
         return
 
 
+def import_numpy() -> None:
+    """Import NumPy, which needs 44 MiB, mostly for OpenBLAS. They do not count as the task's memory: whether a process
+    has imported it already must not decide whether a task fits.
+    """
+    with memory_limit.uncounted():
+        import numpy as np  # noqa: F401
+
+
 @functools.cache
 def _allocate_blas_buffer() -> None:
     import numpy as np

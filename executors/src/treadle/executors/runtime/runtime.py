@@ -41,6 +41,7 @@ from ..failures import (
     full_traceback,
     message_of,
 )
+from ..memory_limit import uncounted
 from ..operations.apply import apply, keeps_inputs_apart
 from ..operations.attempt_state import Attempt, Function, Services
 from ..program import (
@@ -93,6 +94,9 @@ class Runtime:
         """
         self._host = HostFolder(host_root) if host_root else None
         self._cache = InputCache(cache_bytes)
+        self._imports = cache_bytes
+        """Bytes that the import of a function may allocate beside the task's memory: as in a process that is used
+        again, see `Worker`."""
         self._room = room
         self._secrets = secrets
         self._meter = Meter()
@@ -185,7 +189,8 @@ class Runtime:
     def _function(self, reference: str) -> Function:
         known = self._functions.get(reference)
         if known is None:
-            known = self._functions[reference] = _load(reference, self._captured)
+            with uncounted(self._imports):
+                known = self._functions[reference] = _load(reference, self._captured)
         prepare_blas()
         return known
 

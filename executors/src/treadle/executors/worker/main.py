@@ -25,7 +25,7 @@ from .. import memory_limit
 from ..failures import full_traceback, message_of
 from ..program import Failure, Report, Task
 from ..redaction import Redactor
-from ..runtime.process_setup import give_back_memory, prepare_process
+from ..runtime.process_setup import give_back_memory, import_numpy, prepare_process
 from ..runtime.runtime import ProcessUsed, Runtime
 from .environment import Surroundings, WorkFolder
 from .log import WorkerLog, line_by_line, publish
@@ -34,6 +34,8 @@ from .messages import FrameBuffer, FrameEncoder, Ready, RunTask, Setup, TaskDone
 _PR_SET_PDEATHSIG = 1
 _USED = 75
 """The exit code when a task needs a new process: EX_TEMPFAIL of sysexits.h."""
+_LITTLE = 512 << 20
+"""Bytes of memory beside which that of NumPy matters."""
 _REST_SECONDS = 1.0
 """Idle seconds after which a worker releases the memory that it kept for the next task."""
 
@@ -113,6 +115,8 @@ class Worker:
     def _limit(self, memory: int) -> None:
         """Limit the task's memory. Cached data of earlier tasks does not count against it, but their memory leaks
         do."""
+        if 0 < memory < _LITTLE:
+            import_numpy()  # a task that spills needs it
         if 0 < memory < self._machine:
             give_back_memory()  # memory that the allocator keeps would be granted twice
         memory_limit.limit_allocation(memory and min(memory_limit.allocated_bytes(), self._kept_at_most) + memory)

@@ -6,8 +6,8 @@ The form in a frame of `frames` is one of
     array        meta is the dtype and shape as a Python literal, as in the .npy format
     odd array    a pickle of an array whose dtype the .npy format cannot express
     table        the single buffer is an Arrow IPC stream
-    pieces       the buffers are parts of one kind, to be joined in order: a value that did not fit into its producer's
-                 memory
+    pieces       the buffers are parts of one kind, to be joined in order: a large value, which its reader can decode
+                 one piece at a time
 
 A part holds only values of its kind and must be authentic (checksum and digest checked) before it is decoded.
 """
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
 import pickle
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _PICKLE, _ARRAY, _TABLE, _ODD_ARRAY, _PIECES = 1, 2, 3, 4, 5
+_PIECE = 4 << 20
 _KINDS: dict[int, Kind] = {_PICKLE: "objects", _ARRAY: "array", _TABLE: "table", _ODD_ARRAY: "array"}
 
 
@@ -45,6 +47,23 @@ def encode(kind: Kind, value: Any) -> list[Buffer]:
     if kind == "table":
         return _encode_table(value)
     return _encode_objects(value)
+
+
+def encode_for_little_memory(kind: Kind, value: Any) -> list[Buffer]:
+    """As `encode`, but a list of more than 8 MiB comes in pieces, which a reader may decode one at a time.
+
+    It comes whole if its records share so much that pieces would need a quarter more.
+    """
+    whole = encode(kind, value)
+    size = sum(map(len, whole)) if kind == "objects" else 0
+    if size <= 2 * _PIECE or len(value) < 2:
+        return whole
+    count = max(1, len(value) * _PIECE // size)
+    parts = [encode(kind, value[start : start + count]) for start in range(0, len(value), count)]
+    lengths = [sum(map(len, part)) for part in parts]
+    if sum(lengths) > size * 5 // 4:
+        return whole
+    return [pieces_head(lengths), *itertools.chain.from_iterable(parts)]
 
 
 def decode(data: Buffer) -> Any:
