@@ -4,7 +4,7 @@
 
 One process has the coordinator, another all members. Each member has a connection of its own to the coordinator, and
 the state machine of a broadcast channel. Messages between members are counted and delivered inside their process.
-Counts are the same in every run; joins/s and seconds are those of this machine, with one core for each process.
+Counts are the same in every run; joins/s and seconds depend on this machine, with one core for each process.
 """
 
 from __future__ import annotations

@@ -164,10 +164,10 @@ async def test_memory_of_a_function_that_is_used_up_moves_the_attempt_to_the_nex
 async def test_a_provider_that_ends_a_function_finds_the_partition_reported(
     bench: Bench, functions: LambdaPlace, key_file: str
 ) -> None:
-    """The handler ends before Lambda's limit, and reports the function's stage."""
-    functions.deploy(key_file, timeout=2)
+    """The handler ends before Lambda's limit, and reports the function's stage. A quarter of the limit is for that."""
+    functions.deploy(key_file, timeout=8)
     try:
-        workbench = bench(seconds=2)
+        workbench = bench(seconds=8)
         report = await workbench.play(("loop",))
         assert isinstance(report, Failure)
         assert report.failure is FailureClass.TIMED_OUT

@@ -8,13 +8,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
+import secrets
 import sys
 import tempfile
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from treadle.primitives.wire import Identity
 
 RUN, KEY = "run-1", bytes(range(32))
+NONCE = "0123abcd"
+"""The nonce in the name of a keeper."""
 SECONDS = 4.0
 """Time for a stranger to authenticate; shorter than the real limit, to keep tests short."""
 
@@ -77,15 +83,22 @@ async def member(folder: Path) -> None:
         await asyncio.to_thread(joined.close)
 
 
-async def keeper(folder: Path) -> None:
+async def keeper(folder: Path, address: str = "tcp://127.0.0.1:0", tls: Identity | None = None) -> None:
     from treadle.primitives.objects import keeper as module
     from treadle.primitives.stores.store import Store
 
     module.HANDSHAKE_SECONDS = SECONDS
+    secrets.token_hex = lambda nbytes=None: NONCE  # the caller knows only the address
     store = Store.open((folder / "store").as_uri())
-    async with module.Keeper(store, RUN, KEY, address="tcp://127.0.0.1:0") as found:
+    async with module.Keeper(store, KEY, address=address, tls=tls) as found:
         announce(found.name.partition("#")[0])
         await until_told()
+
+
+async def keeper_tls(folder: Path) -> None:
+    from treadle.primitives.wire import tls_identity
+
+    await keeper(folder, "tls://127.0.0.1:0", tls_identity(folder))
 
 
 async def webhooks(folder: Path) -> None:
@@ -137,7 +150,7 @@ async def requests(_: Path) -> None:
 
 SERVERS: dict[str, Callable[[Path], Coroutine[Any, Any, None]]] = {
     one.__name__: one
-    for one in (coordinator, coordinator_tls, peers, member, lender, keeper, webhooks, metrics, requests)
+    for one in (coordinator, coordinator_tls, peers, member, lender, keeper, keeper_tls, webhooks, metrics, requests)
 }
 
 

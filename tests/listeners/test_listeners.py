@@ -8,7 +8,7 @@ import urllib.request
 from typing import ClassVar
 
 import httpx
-from listeners.servers import KEY, RUN
+from listeners.servers import KEY, NONCE, RUN
 from listeners.suite import ListenerSuite
 from orchestrator.run_requests.known_runs import refused
 
@@ -76,9 +76,13 @@ class TestKeeper(ListenerSuite):
     server = "keeper"
 
     def work(self, address: str, deadline: float) -> None:
-        with wire.connect(address, RUN, KEY, deadline=deadline) as connection:
+        with wire.connect(address, f"{address}#{NONCE}", KEY, deadline=deadline) as connection:
             connection.send(objects.OpenSession(0, 1), deadline=deadline)
             connection.receive_head(objects.NotPrimary, deadline)
+
+
+class TestKeeperWithTls(TestKeeper):
+    server = "keeper_tls"
 
 
 class TestWebhooks(ListenerSuite):

@@ -164,7 +164,7 @@ class World:
 
     def start_keeper(self) -> Keeper:
         skew = self.random.uniform(-500, 500)
-        name = f"k{len(self.keepers)}"
+        name = f"unix:k{len(self.keepers)}"
         shard = self._class(
             0, name, copies=self._copies if self._durability == "memory" else 1, durability=self._durability,
             timing=TIMING, limits=LIMITS, wall=-skew,

@@ -38,8 +38,7 @@ from treadle.primitives.objects import (
     read,
     shared,
 )
-from treadle.primitives.objects.messages import ShardView
-from treadle.primitives.objects.peer_links import address_of
+from treadle.primitives.objects.messages import ShardView, address_of
 from treadle.primitives.wire import NotAuthentic, connect
 
 CALLERS = Path(__file__).parent / "callers.py"
@@ -234,7 +233,7 @@ def test_a_signal_handler_calls_the_object_for_which_its_thread_waits(keepers: K
 def test_a_caller_without_the_key_is_refused(keepers: Keepers) -> None:
     for name in keepers.processes:
         with pytest.raises(NotAuthentic):
-            connect(address_of(name), "objects", b"x" * 32, deadline=time.monotonic() + 10)
+            connect(address_of(name), name, b"x" * 32, deadline=time.monotonic() + 10)
 
 
 def test_silent_strangers_do_not_keep_callers_out(keepers: Keepers) -> None:

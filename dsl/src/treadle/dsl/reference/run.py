@@ -33,7 +33,7 @@ class ReferenceResult:
     failed_items: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """The failed items of each tolerant stage, in input order; `record` is the record itself, not its JSON."""
     written_parts: dict[str, list[bytes]] = field(default_factory=dict)
-    """The files of stages with an `output`, one for each partition; for a stage in a loop those of the last
+    """The files of stages with an `output`, one for each partition; for a stage in a loop the files of the last
     iteration.
     """
     children: dict[str, ReferenceResult] = field(default_factory=dict)

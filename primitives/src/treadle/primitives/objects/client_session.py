@@ -19,7 +19,7 @@ from ..sealing import load_key
 from ..stores.store import Store
 from ..wire.blocking_connection import Connection
 from ..wire.connect import connect
-from ..wire.errors import TimedOut, WireError
+from ..wire.errors import NotAuthentic, TimedOut, WireError
 from .errors import CallOutcomeUnknown, KeepersUnreachable
 from .messages import (
     EXPIRED,
@@ -33,8 +33,9 @@ from .messages import (
     SessionOpened,
     ShardView,
     ToClient,
+    address_of,
+    nearby_of,
 )
-from .peer_links import address_of
 from .state import SESSION_BITS
 from .views import ViewChain
 
@@ -43,6 +44,8 @@ UNREACHABLE = 60.0
 _ANSWER = 1.0
 """Seconds without an answer, after which the view is read and the call is sent again."""
 _CONNECT = 2.0
+_NEARBY = 0.5
+"""Seconds in which a keeper of this host must answer at its Unix socket."""
 _AGAIN = 0.02
 """Seconds before the next attempt to find the primary, at first."""
 
@@ -50,31 +53,38 @@ _AGAIN = 0.02
 class Access:
     """Where the keepers of some objects are found, by all processes that may read the key."""
 
-    def __init__(self, url: str, key_file: str, run: str, folder: str, shards: int) -> None:
-        self.place = url, key_file, run, folder, shards
+    def __init__(self, url: str, key_file: str, folder: str, shards: int) -> None:
+        self.place = url, key_file, folder, shards
 
     def __reduce__(self) -> Any:
         return access, self.place
 
     @functools.cached_property
     def key(self) -> bytes:
-        return load_key(self.place[1])
+        try:
+            return load_key(self.place[1])
+        except FileNotFoundError:
+            text = f"the key of these keepers, {self.place[1]}, is not on this host"
+            raise UsageError(text, "Copy it from a host with keepers, with mode 600.") from None
 
     @functools.cached_property
     def store(self) -> Store:
         return Store.open(self.place[0])
 
     @property
-    def run(self) -> str:
-        return self.place[2]
-
-    @property
     def shards(self) -> int:
-        return self.place[4]
+        return self.place[3]
 
     def chain(self, shard: int) -> ViewChain:
         """The views of a shard."""
-        return ViewChain(self.store, self.key, self.place[3], shard)
+        return ViewChain(self.store, self.key, self.place[2], shard)
+
+    def connect(self, keeper: str, seconds: float) -> Connection:
+        """Connect to this keeper and no other one. Raises WireError and NotAuthentic."""
+        if nearby := nearby_of(keeper):
+            with contextlib.suppress(WireError, NotAuthentic):
+                return connect(nearby, keeper, self.key, deadline=time.monotonic() + _NEARBY)
+        return connect(address_of(keeper), keeper, self.key, deadline=time.monotonic() + seconds)
 
     def shard_of(self, name: str) -> int:
         """The shard of an object."""
@@ -99,9 +109,9 @@ _thread = threading.local()
 
 
 @functools.cache
-def access(url: str, key_file: str, run: str, folder: str, shards: int) -> Access:
+def access(url: str, key_file: str, folder: str, shards: int) -> Access:
     """Return the one Access of this process for a place."""
-    return Access(url, key_file, run, folder, shards)
+    return Access(url, key_file, folder, shards)
 
 
 class ClientSession:
@@ -185,7 +195,7 @@ class ClientSession:
         """Send the message to the primary, and to its successors, until one answers."""
         self._reached, pause = time.monotonic(), _AGAIN
         while True:
-            with contextlib.suppress(WireError):
+            with contextlib.suppress(WireError, NotAuthentic):  # another keeper may have this address
                 connection = self._connected()
                 with self._sending:
                     connection.send(message, deadline=time.monotonic() + _CONNECT)
@@ -193,7 +203,8 @@ class ClientSession:
                 if answer is not None:
                     return answer
             if time.monotonic() - self._reached > UNREACHABLE:
-                text = f"no keeper of shard {self._shard} has answered for {UNREACHABLE:.0f} s"
+                last = address_of(self._view.primary) or "unknown"
+                text = f"no keeper of shard {self._shard} has answered for {UNREACHABLE:.0f} s; the last one is {last}"
                 raise KeepersUnreachable(text, "Are the keepers running, and does this process reach them?")
             self._look(pause)
             pause = min(2 * pause, 0.5)
@@ -226,8 +237,7 @@ class ClientSession:
                     self._view = self._chain.newest()
                 if not self._view.epoch:
                     raise WireError(f"shard {self._shard} has no keeper yet")
-                target, deadline = address_of(self._view.primary), time.monotonic() + _CONNECT
-                self._connection = connect(target, self._access.run, self._access.key, deadline=deadline)
+                self._connection = self._access.connect(self._view.primary, _CONNECT)
             return self._connection
 
     def _look(self, pause: float) -> None:

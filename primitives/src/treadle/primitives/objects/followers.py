@@ -102,6 +102,11 @@ class Followers:
         have = [one.index for one in self.members.values()]
         return None if None in have else min((one for one in have if one is not None), default=state.index)
 
+    @property
+    def are_ready(self) -> bool:
+        """Return whether no member needs the state."""
+        return all(one.index is not None for one in self.members.values())
+
     def lease(self) -> float:
         """Return the end of the lease; endless without followers."""
         return min((one.lease for one in self.members.values()), default=float("inf"))

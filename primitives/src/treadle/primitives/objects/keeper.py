@@ -6,10 +6,12 @@ import asyncio
 import itertools
 import logging
 import secrets
+import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Literal, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ..asyncio_tasks import spawn
 from ..coordinator.server import HANDSHAKE_SECONDS as HANDSHAKE_SECONDS
@@ -23,17 +25,21 @@ from ..wire.peer_process import has_ended
 from ..wire.server_connection import ServerConnection
 from ..wire.unauthenticated import Strangers, allowance
 from .instructions import Append, Instruction, Load, Look, Propose, ShardLimits, ShardTiming, ToConnection, ToPeer
-from .messages import EndSession, Introduction, KeepSession, MethodCall, OpenSession, ShardView, ToKeeper
+from .messages import EndSession, Introduction, KeepSession, MethodCall, OpenSession, ShardView, ToKeeper, nearby_of
 from .peer_links import MESSAGE_BYTES, UNREAD_BYTES, PeerLinks
 from .shard import Shard
 from .shard_log import LogFenced, ShardLog
 from .views import ViewChain
+
+if TYPE_CHECKING:
+    from ..wire.tls import Identity
 
 T = TypeVar("T")
 _AGAIN = 0.2
 """Seconds after an error of the store until the operation is repeated."""
 _DYING = 1.0
 """A process closes its connections before it has ended; seconds until it is looked at for the last time."""
+_HAND_OVER, _POLL = 5.0, 0.01
 _log = logging.getLogger(__name__)
 _decode: Callable[[bytes, str], ToKeeper] = decoder(ToKeeper)
 
@@ -41,13 +47,13 @@ _decode: Callable[[bytes, str], ToKeeper] = decoder(ToKeeper)
 class Keeper:
     """Serves the shards 0 to `shards` - 1 to all holders of the key. For one event loop.
 
-    `copies`: keepers that hold each shard. `folder`: the part of the store that holds views and logs.
+    `copies`: keepers that hold each shard. `folder`: the part of the store that holds views and logs. `tls`: for an
+    address with `tls://`.
     """
 
     def __init__(
         self,
         store: Store,
-        run: str,
         key: bytes,
         *,
         folder: str = "objects",
@@ -55,11 +61,12 @@ class Keeper:
         copies: int = 1,
         durability: Literal["memory", "store"] = "memory",
         address: str = "unix:",
+        tls: Identity | None = None,
         timing: ShardTiming | None = None,
         limits: ShardLimits | None = None,
     ) -> None:
-        self._store, self._run, self._key, self._folder = store, run, key, folder
-        self._count, self._address = shards, address
+        self._store, self._key, self._folder = store, key, folder
+        self._count, self._address, self._tls = shards, address, tls
         self._settings: dict[str, Any] = {
             "copies": copies,
             "durability": durability,
@@ -84,27 +91,41 @@ class Keeper:
         self._due: set[int] = set()
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._acceptor: Acceptor | None = None
+        self._acceptors: list[Acceptor] = []
 
     async def start(self) -> None:
         """Listen, and read the views. Raises WireError when the address is in use."""
         self._loop = asyncio.get_running_loop()
         sock = listen(self._address)
-        self.name = f"{address_of(sock)}#{secrets.token_hex(4)}"
+        self.name = f"{address_of(sock, tls=self._tls is not None)}#{secrets.token_hex(8)}"
         wall = time.time() - time.monotonic()
         self.shards = [Shard(number, self.name, wall=wall, **self._settings) for number in range(self._count)]
-        self._links = PeerLinks(self._run, self._key, encode_head(Introduction(self.name)), self._peer_lost)
-        strangers: Strangers[AcceptedConnection] = Strangers(allowance(), HANDSHAKE_SECONDS)
-        self._acceptor = Acceptor(sock, f"keeper {self.name}", strangers, self._accept)
+        self._links = PeerLinks(self._key, encode_head(Introduction(self.name)), self._peer_lost)
+        self._listen(sock, self._tls)
+        if nearby := nearby_of(self.name):
+            self._listen(listen(nearby), None)
         for shard in self.shards:
             self._later(shard.number)
 
+    def _listen(self, sock: socket.socket, tls: Identity | None) -> None:
+        strangers: Strangers[AcceptedConnection] = Strangers(allowance(), HANDSHAKE_SECONDS)
+        accept = partial(self._accept, tls.digest if tls is not None else b"")
+        context = tls.context() if tls is not None else None
+        self._acceptors.append(Acceptor(sock, f"keeper {self.name}", strangers, accept, tls=context))
+
+    async def hand_over(self) -> None:
+        """Wait for a short time until backups that have just joined have the state."""
+        until = time.monotonic() + _HAND_OVER
+        while time.monotonic() < until and not all(one.is_followed for one in self.shards):  # noqa: ASYNC110 - rare
+            await asyncio.sleep(_POLL)
+
     async def stop(self) -> None:
         """Close all connections. May be called twice."""
-        acceptor, self._acceptor = self._acceptor, None
-        if acceptor is None:
+        acceptors, self._acceptors = self._acceptors, []
+        if not acceptors:
             return
-        acceptor.close()
+        for acceptor in acceptors:
+            acceptor.close()
         self._links.close()
         for timer in self._timers.values():
             timer.cancel()
@@ -124,13 +145,13 @@ class Keeper:
 
     # -- connections
 
-    def _accept(self, caller: AcceptedConnection) -> ServerConnection:
-        handshake = Handshake.server(lambda run: self._key if run == self._run else None)
+    def _accept(self, certificate: bytes, caller: AcceptedConnection) -> ServerConnection:
+        handshake = Handshake.server(lambda keeper: self._key if keeper == self.name else None, certificate)
         number = next(self._numbers)
         return ServerConnection(self, handshake, number, caller, message_bytes=MESSAGE_BYTES, unread_bytes=UNREAD_BYTES)
 
     def began(self, connection: ServerConnection) -> None:
-        if self._acceptor is None:
+        if not self._acceptors:
             connection.abort()
 
     def admitted(self, connection: ServerConnection) -> None:
@@ -160,7 +181,7 @@ class Keeper:
         self._connections.pop(connection.number, None)
         self._peers.pop(connection.number, None)
         last = self._sessions.pop(connection.number, None)
-        if last is not None and connection.process and self._acceptor is not None:
+        if last is not None and connection.process and self._acceptors:
             self._look_for(connection.process, last, 0.0)
         if why is not None:
             _log.debug("the connection of %s has ended: %s", connection.address, why)
@@ -189,7 +210,7 @@ class Keeper:
         self._due.add(shard)
 
     def _turn(self) -> None:
-        if self._acceptor is None:
+        if not self._acceptors:
             return
         inbox, self._inbox = self._inbox, []
         for connection, message in inbox:  # the lease is checked against this time or a later one

@@ -14,8 +14,10 @@ import select
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from ..addresses import Address
 from ..sealing import load_key
 from ..stores.store import Store
 from .instructions import ShardTiming
@@ -30,14 +32,19 @@ def main() -> None:
 
 
 async def _serve(settings: dict[str, Any]) -> None:
-    store, key = Store.open(settings.pop("url")), load_key(settings.pop("key_file"))
+    store, key_file, host = Store.open(settings.pop("url")), settings.pop("key_file"), settings.pop("host")
+    if host:
+        from ..wire.tls import tls_identity
+
+        settings |= {"address": str(Address("tls", host, 0)), "tls": tls_identity(Path(key_file).parent)}
     timing = ShardTiming(session=settings.pop("session"))
-    async with Keeper(store, settings.pop("run"), key, timing=timing, **settings) as keeper:
+    async with Keeper(store, load_key(key_file), timing=timing, **settings) as keeper:
         sys.stdout.write(f"{keeper.name}\n")
         sys.stdout.flush()
         ended, loop = asyncio.Event(), asyncio.get_running_loop()
         threading.Thread(target=_wait, args=(lambda: loop.call_soon_threadsafe(ended.set),), daemon=True).start()
         await ended.wait()
+        await keeper.hand_over()
     os._exit(0)  # threads of the store may hang
 
 

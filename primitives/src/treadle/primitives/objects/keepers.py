@@ -13,18 +13,25 @@ import time
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from ..errors import InternalError, TreadleError, UsageError
+from ..addresses import Address
+from ..errors import CorruptError, InternalError, TreadleError, UsageError
 from ..sealing import load_or_create_key
+from ..wire.connect import listen
+from ..wire.errors import NotAuthentic, WireError
 from .catalog.arrays import UpdateRule
 from .client_session import Access, access, close_sessions
 from .handle import Handle, create, drop
-from .messages import ShardView
+from .messages import ShardView, host_of
 from .sharded_array import ShardedArray, create_array
 
 T = TypeVar("T")
-_RUN, _FOLDER = "objects", "objects"
+_FOLDER = "objects"
 _WATCH = 0.05
 """Seconds between two looks at the children."""
+_LOOK = 3.0
+"""Seconds between two looks at keepers of other hosts."""
+_DIAL = 1.0
+"""Seconds in which such a keeper must answer."""
 _AGAIN = 1.0
 ABANDONED = 10.0
 """Seconds without a primary after which a shard is given to a new one, although a backup lives."""
@@ -41,6 +48,10 @@ class Keepers:
     - `shards`: parts into which the objects are divided by their names. It must stay as it is for a folder.
     - `store`: URL of another store.
     - `session`: seconds of silence after which the locks of a process are released.
+    - `host`: address of this machine. Its keepers then work together with keepers of other machines that have the same
+      key, store and settings; the replicas of an object are on different machines. Connections use TLS.
+
+    Raises UsageError for settings that contradict each other, and WireError for a `host` that is not this one.
     """
 
     def __init__(
@@ -53,9 +64,10 @@ class Keepers:
         shards: int = 1,
         store: str = "",
         session: float = 30.0,
+        host: str = "",
     ) -> None:
-        keepers = keepers or replicas
-        if replicas < 1 or keepers < replicas or shards < 1:
+        keepers = keepers or (1 if host else replicas)
+        if replicas < 1 or keepers < (1 if host else replicas) or shards < 1:
             raise UsageError(
                 f"{keepers} keepers cannot hold {replicas} replicas of {shards} shards", "Use more keepers."
             )
@@ -64,16 +76,24 @@ class Keepers:
         path = Path(folder).absolute()
         path.mkdir(parents=True, exist_ok=True)
         load_or_create_key(path / "key")
+        if host:
+            _check_host(host, path)
         url = store or (path / "store").as_uri()
-        self.access: Access = access(url, str(path / "key"), _RUN, _FOLDER, shards)
+        self.access: Access = access(url, str(path / "key"), _FOLDER, shards)
         self._durability, self._replicas, self._shards, self._session = durability, replicas, shards, session
-        self._wanted = keepers
+        self._wanted, self._host = keepers, host
         self._children: dict[str, subprocess.Popen[str]] = {}
         self._unplaced = dict.fromkeys(range(shards), 0.0)
-        """Shards whose primary has ended, and since when."""
+        """Shards whose primary may have ended, and since when."""
+        self._views: dict[int, ShardView] = {}
+        self._looks_at = time.monotonic() + _LOOK
         self._stopping = threading.Event()
         self._lock = threading.Lock()
-        self._supervise()
+        try:
+            self._supervise()
+        except CorruptError as error:
+            text = f"the objects in {url} belong to keepers with another key than {path / 'key'}"
+            raise UsageError(text, "Copy their key to this file, with mode 600, or use another store.") from error
         self._watcher = threading.Thread(target=self._watch, name="treadle-keepers", daemon=True)
         self._watcher.start()
 
@@ -108,7 +128,9 @@ class Keepers:
         return drop(self.access, name)
 
     def close(self) -> None:
-        """End the keepers. Objects in memory are gone; those in the store are there for the next Keepers."""
+        """End the keepers. Objects in memory are gone, unless other hosts have replicas; those in the store are there
+        for the next Keepers.
+        """
         close_sessions(self.access)
         self._stopping.set()
         self._watcher.join()
@@ -131,9 +153,9 @@ class Keepers:
 
     def _start(self) -> str:
         """Start a keeper; returns its name."""
-        url, key_file, run, folder, shards = self.access.place
+        url, key_file, folder, shards = self.access.place
         settings = {
-            "url": url, "key_file": key_file, "run": run, "folder": folder, "shards": shards,
+            "url": url, "key_file": key_file, "folder": folder, "shards": shards, "host": self._host,
             "copies": self._replicas, "durability": self._durability, "session": self._session, "path": sys.path,
         }  # fmt: skip
         child = subprocess.Popen(
@@ -169,8 +191,10 @@ class Keepers:
             gone = [self._children.pop(name) for name in ended]
         for child in gone:
             _close(child)
-        if gone:
-            self._unplaced = {shard: self._unplaced.get(shard, time.monotonic()) for shard in range(self._shards)}
+        now = time.monotonic()
+        if gone or (self._host and now > self._looks_at):
+            self._looks_at = now + _LOOK
+            self._unplaced = {shard: self._unplaced.get(shard, now) for shard in range(self._shards)}
         self._place_all()
         while len(self._children) < self._wanted:
             self._start()
@@ -184,18 +208,45 @@ class Keepers:
     def _is_placed(self, shard: int, since: float) -> bool:
         """Return whether the primary of a shard lives. Writes a new view when no keeper will continue the last one.
 
-        A backup that has the state continues within two seconds. One that waits for the state cannot.
+        A backup that has the state continues within two seconds. One that waits for the state cannot. The primary must
+        have ended, because it answers without a look at the chain; only the log in the store stops one that lives.
         """
         chain = self.access.chain(shard)
-        view, names = chain.newest(), list(self._children)
-        if view.primary in names:
+        view = self._views[shard] = chain.newest(self._views.get(shard))
+        lives, waited = self._lives(view.primary), time.monotonic() - since > ABANDONED
+        kept = self._durability == "store" and view.incarnation > 0
+        over = waited if lives is None else waited or all(self._lives(name) is False for name in view.backups)
+        if not lives and over and self._children and (lives is False or kept):
+            primary, *backups = self._chosen(shard)
+            chain.create(ShardView(view.epoch + 1, primary, tuple(backups), view.incarnation + (not kept)))
+        return bool(lives)
+
+    def _lives(self, keeper: str) -> bool | None:
+        """Return whether a keeper lives; None: another host does not answer."""
+        if keeper in self._children:
             return True
-        members = any(name in names for name in view.members)
-        if names and not (members and time.monotonic() - since < ABANDONED):
-            chosen = [names[(shard + turn) % len(names)] for turn in range(min(self._replicas, len(names)))]
-            kept = self._durability == "store" and view.incarnation > 0
-            chain.create(ShardView(view.epoch + 1, chosen[0], tuple(chosen[1:]), view.incarnation + (not kept)))
-        return False
+        if not keeper or not host_of(keeper):
+            return False
+        try:
+            self.access.connect(keeper, _DIAL).close()
+        except NotAuthentic:  # another process has its address
+            return False
+        except WireError as error:
+            return False if isinstance(error.__cause__, ConnectionRefusedError) else None
+        return True
+
+    def _chosen(self, shard: int) -> list[str]:
+        """The members of a new view, one of each host: keepers of other hosts will join by themselves."""
+        names = list(self._children)
+        size = 1 if self._host else min(self._replicas, len(names))
+        return [names[(shard + turn) % len(names)] for turn in range(size)]
+
+
+def _check_host(host: str, folder: Path) -> None:
+    from ..wire.tls import tls_identity  # imports ssl
+
+    listen(str(Address("tls", host, 0))).close()
+    tls_identity(folder)
 
 
 def _close(child: subprocess.Popen[str]) -> None:

@@ -7,10 +7,28 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from ..addresses import parse
+
 CREATE = ""
 """The method of a call that creates its object unless it exists."""
 DROP = "."
 """The method of a call that removes its object."""
+
+
+def address_of(keeper: str) -> str:
+    """Return the address in a keeper's name."""
+    return keeper.partition("#")[0]
+
+
+def host_of(keeper: str) -> str:
+    """Return the host in a keeper's name; empty when only processes of its own host can reach it."""
+    target = parse(address_of(keeper))
+    return "" if target.scheme == "unix" else target.host
+
+
+def nearby_of(keeper: str) -> str:
+    """Return a second address for processes of the keeper's host, where it has one: a Unix socket needs no TLS."""
+    return f"unix:treadle-{keeper.partition('#')[2]}" if host_of(keeper) else ""
 
 
 class ShardView(Struct, frozen=True, array_like=True):
@@ -28,6 +46,11 @@ class ShardView(Struct, frozen=True, array_like=True):
     @property
     def members(self) -> tuple[str, ...]:
         return (self.primary, *self.backups)
+
+    def has_room_for(self, keeper: str, copies: int) -> bool:
+        """Return whether a keeper may join: the view has fewer than `copies` members, and none on its host."""
+        hosts = {host_of(member) for member in self.members if host_of(member)}
+        return len(self.members) < copies and keeper not in self.members and host_of(keeper) not in hosts
 
 
 # -- from clients ----------

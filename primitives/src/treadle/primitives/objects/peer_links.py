@@ -1,4 +1,7 @@
-"""Connections that a keeper dials to other keepers. Messages to a keeper that cannot be reached are dropped."""
+"""Connections that a keeper dials to other keepers. Messages to a keeper that cannot be reached are dropped.
+
+A handshake names the keeper, not a run: nobody takes another keeper, which has got the address since, for this one.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from ..asyncio_tasks import spawn
 from ..errors import TreadleError
 from ..wire.handshake import Handshake
 from ..wire.server_connection import ServerConnection
+from .messages import address_of
 
 MESSAGE_BYTES = 16 << 20
 UNREAD_BYTES = 256 << 20
@@ -21,16 +25,11 @@ _HELD = 1000
 """Messages that are held while a connection is made."""
 
 
-def address_of(keeper: str) -> str:
-    """Return the address in a keeper's name."""
-    return keeper.partition("#")[0]
-
-
 class PeerLinks:
     """One connection to each other keeper. `lost` is called when one ends or cannot be made."""
 
-    def __init__(self, run: str, key: bytes, hello: bytes, lost: Callable[[str], None]) -> None:
-        self._run, self._key, self._hello, self._lost = run, key, hello, lost
+    def __init__(self, key: bytes, hello: bytes, lost: Callable[[str], None]) -> None:
+        self._key, self._hello, self._lost = key, hello, lost
         self._links: dict[str, _Link] = {}
         self._closed = False
 
@@ -47,8 +46,8 @@ class PeerLinks:
 
     # -- for links
 
-    def handshake(self) -> Handshake:
-        return Handshake.client(self._run, self._key)
+    def handshake(self, keeper: str) -> Handshake:
+        return Handshake.client(keeper, self._key)
 
     def hello(self) -> bytes:
         return self._hello
@@ -88,15 +87,17 @@ class _Link:
         loop, target = asyncio.get_running_loop(), parse(address_of(self._keeper))
 
         def protocol() -> ServerConnection:
-            return ServerConnection(
-                self, self._links.handshake(), 0, None, message_bytes=MESSAGE_BYTES, unread_bytes=UNREAD_BYTES
-            )
+            shake = self._links.handshake(self._keeper)
+            return ServerConnection(self, shake, 0, None, message_bytes=MESSAGE_BYTES, unread_bytes=UNREAD_BYTES)
 
         try:
             if target.scheme == "unix":
                 await loop.create_unix_connection(protocol, f"\0{target.host}")
             else:
-                await loop.create_connection(protocol, target.host, target.port)
+                from ..wire.tls import client_context
+
+                tls = client_context() if target.scheme == "tls" else None
+                await loop.create_connection(protocol, target.host, target.port, ssl=tls)
         except OSError:
             self._end()
 

@@ -17,7 +17,7 @@ followers have the entry, a read when all followers have the entries before it a
     backup    next view: primary                 primary   sends its state to the backups; answers after the lease that
                                                            it gave to the earlier primary
     primary   silence of a backup                primary   proposes the next view without it
-    primary   `JoinView`                             primary   proposes the next view with the sender, up to `copies`
+    primary   `JoinView`                             primary   proposes the next view with the sender, if it has room
     primary   next view: primary                 primary   sends its state to backups that have none
     primary   the log holds a later epoch        outside   as for a view without it
     any       any other later view               joining, outside   forgets its state; clients get `NotPrimary`
@@ -97,12 +97,15 @@ class Shard:
         if self.role != "primary" or self.state is None:
             return self._ticked + self._timing.beat
         alarm = self.state.next_alarm()
-        times = [self._leases.wakes_at(), None if alarm is None else alarm - self._wall]
-        if self.view.backups:
-            times.append(self._ticked + self._timing.beat)
-        if self._serves_from > self._now and self._replies.waiting:
-            times.append(self._serves_from)
+        beat = self._ticked + self._timing.beat if self.view.backups else None
+        serves = self._serves_from if self._serves_from > self._now and self._replies.waiting else None
+        times = [self._leases.wakes_at(), None if alarm is None else alarm - self._wall, beat, serves]
         return min((time for time in times if time is not None), default=None)
+
+    @property
+    def is_followed(self) -> bool:
+        """Return whether all backups have the state, so that this keeper may end."""
+        return self._followers.are_ready
 
     # -- events
 
@@ -139,7 +142,8 @@ class Shard:
         if message.epoch > self.view.epoch:
             self._look()
         elif isinstance(message, m.JoinView):
-            self._admit(keeper)
+            if self.role == "primary" and self.view.has_room_for(keeper, self._copies):
+                self._propose(self.keeper, (*self.view.backups, keeper))
         elif message.epoch < self.view.epoch:  # also an Acknowledge: its sender may have lost the state since
             self._out.append(ToPeer(keeper, m.Stale(self.number, self.view.epoch)))
         elif isinstance(message, m.Acknowledge):
@@ -261,10 +265,6 @@ class Shard:
         self._followers.keep(self.view.backups, self._now)
         for session in self.state.sessions:
             self._leases.begin(session, self._now)
-
-    def _admit(self, keeper: str) -> None:
-        if self.role == "primary" and keeper not in self.view.members and len(self.view.members) < self._copies:
-            self._propose(self.keeper, (*self.view.backups, keeper))
 
     # -- outside, or a backup
 

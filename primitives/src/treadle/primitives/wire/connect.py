@@ -193,6 +193,7 @@ def _connection(sock: socket.socket, name: str, secure: bool, tls: Identity | No
         from .tls import Encrypted, client_context
 
         sock.setblocking(False)
+        sock.getpeername()  # raises if the other side is gone: then wrap_socket would lose the descriptor
         context = tls.context() if tls else client_context()
         wrapped = context.wrap_socket(sock, server_side=tls is not None, do_handshake_on_connect=False)
         return Connection(wrapped, Encrypted(wrapped), name=name)
