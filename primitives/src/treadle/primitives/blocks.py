@@ -13,7 +13,7 @@ from mmap import mmap
 from typing import Any, Literal, Protocol, TypeVar
 
 from .checksums import is_sound, part_digest, sha256, xxh3
-from .encoding.codec import decode, encode_for_little_memory, pieces, rows
+from .encoding.codec import LARGE, decode, encode, in_pieces, pieces, rows
 from .encoding.encoded_parts import BlockIndex, EncodedPart
 from .encoding.references import BlockRef, Kind, Part, Slice
 from .errors import CorruptError, MissingError, StoreError, TreadleError
@@ -95,10 +95,14 @@ class Blocks:
         Raises DataError (see `encode`) and StoreError.
         """
         name = self._unique(name)
-        encoded = [encode_for_little_memory(kind, part) for part in parts]
+        encoded = [encode(kind, part) for part in parts]
         counts = [rows(kind, part) for part in parts]
         buffers = encoded[0] if len(encoded) == 1 else list(itertools.chain.from_iterable(encoded))
         size = sum(map(len, buffers))
+        if size > LARGE and kind == "objects":
+            encoded = [in_pieces(kind, part, one) for part, one in zip(parts, encoded, strict=True)]
+            buffers = list(itertools.chain.from_iterable(encoded))
+            size = sum(map(len, buffers))
         if size <= inline_limit:
             index = _index(encoded, counts, digests=False)
             return BlockRef(name, kind, size, index, ("inline",), b"".join(buffers))

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _PICKLE, _ARRAY, _TABLE, _ODD_ARRAY, _PIECES = 1, 2, 3, 4, 5
 _PIECE = 4 << 20
+LARGE = 2 * _PIECE
+"""Bytes of a part from which a reader with little memory could not decode it as a whole."""
 _KINDS: dict[int, Kind] = {_PICKLE: "objects", _ARRAY: "array", _TABLE: "table", _ODD_ARRAY: "array"}
 
 
@@ -49,14 +51,13 @@ def encode(kind: Kind, value: Any) -> list[Buffer]:
     return _encode_objects(value)
 
 
-def encode_for_little_memory(kind: Kind, value: Any) -> list[Buffer]:
-    """As `encode`, but a list of more than 8 MiB comes in pieces, which a reader may decode one at a time.
+def in_pieces(kind: Kind, value: Any, whole: list[Buffer]) -> list[Buffer]:
+    """Return an encoded list of more than 8 MiB in pieces, which a reader may decode one at a time; otherwise `whole`.
 
-    It comes whole if its records share so much that pieces would need a quarter more.
+    It stays whole if its records share so much that pieces would need a quarter more.
     """
-    whole = encode(kind, value)
-    size = sum(map(len, whole)) if kind == "objects" else 0
-    if size <= 2 * _PIECE or len(value) < 2:
+    size = sum(map(len, whole))
+    if kind != "objects" or size <= LARGE or len(value) < 2:
         return whole
     count = max(1, len(value) * _PIECE // size)
     parts = [encode(kind, value[start : start + count]) for start in range(0, len(value), count)]
