@@ -118,10 +118,18 @@ def result(
             help="A checkpoint of a gang that is running (`last`, or its number): the states of its members.",
         ),
     ] = None,
+    shared: Annotated[
+        str | None,
+        typer.Option(
+            "--object", metavar="NAME", help="Print the value of this shared object after the last complete stage."
+        ),
+    ] = None,
     profile: ProfileOption = None,
 ) -> None:
     """Print the outputs of a run as JSON; with --stage the records of a stage, as JSON lines."""
     env = Environment(profile)
+    if shared is not None and (stage or limit or at):
+        raise UsageError("--object stands alone: an object is not the data of a stage", "Leave out the other options.")
     for option, what in ((limit, "--limit counts records"), (at, "--at names a checkpoint")):
         if option is not None and stage is None:
             raise UsageError(f"{what} of a stage", "Name it: --stage S.")
@@ -133,6 +141,9 @@ def result(
         if wait and view.open:
             await runs.end(name)
             view = await runs.view(name)
+        if shared is not None:
+            _print_object(env, name, shared)
+            return Exit.SUCCESS
         if stage is not None and at is not None:
             _print_states(env, name, stage, number)
             return Exit.SUCCESS
@@ -176,6 +187,14 @@ def _print_states(env: Environment, run: str, stage: str, number: int | None) ->
     number, lines = states(env, run, stage, number)
     complain(f"checkpoint {number} of {stage}")
     _print_lines(lines)
+
+
+def _print_object(env: Environment, run: str, name: str) -> None:
+    from .view.datasets import object_value
+
+    after, line = object_value(env, run, name)
+    complain(f"{name} {'at first' if after == '0' else f'after {after}'}")
+    _print_lines([line])
 
 
 def _print_lines(lines: Iterable[Iterator[str]]) -> None:

@@ -225,6 +225,12 @@ class AsyncClient:
 
         return read_checkpoint(self._connection.environment.files(run), stage, number)
 
+    def object_of_run(self, run: str, name: str) -> Any:
+        """A copy of a shared object, for `AsyncRun`. Blocking."""
+        from .object_states import read_object
+
+        return read_object(self._connection.environment, run, name).value
+
 
 class AsyncRun:
     """A run of a client, by its id. Made by `AsyncClient.submit`, `run` and `attach`."""
@@ -269,6 +275,12 @@ class AsyncRun:
     def stage(self, name: str) -> AsyncStage:
         """The results of a stage."""
         return AsyncStage(self, name)
+
+    async def object(self, name: str) -> Any:
+        """A copy of a shared object of the workflow, as of the last stage that is complete: call its methods. It does
+        not wait for the run's end. Raises UsageError for an unknown object, and before its first state is committed.
+        """
+        return await asyncio.to_thread(self.client.object_of_run, self.id, name)
 
 
 class AsyncStage:

@@ -33,13 +33,14 @@ class Incomplete(UsageError):
 class StageData:
     """The records of one stage in order. Raises UsageError for a stage without data, Incomplete. Blocking."""
 
-    def __init__(self, env: ClientEnvironment, run: str, stage: str) -> None:
+    def __init__(self, env: ClientEnvironment, run: str, stage: str, reference: DataRef | None = None) -> None:
+        """`reference`: to data that is not a stage's; `stage` is its name in errors."""
         files = env.files(run)
         plan = files.find(Plan, "plan")
         if plan is None:
             raise Incomplete(f"run {run} has not begun yet")
         self.stage = stage
-        self._slices = _slices(files, plan, _reference(plan, stage), stage)
+        self._slices = _slices(files, plan, reference or _reference(plan, stage), stage)
         self._blocks = Blocks(files.store, run, HostFolder(env.home.host_root))
 
     @cached_property

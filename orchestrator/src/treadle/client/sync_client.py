@@ -147,6 +147,7 @@ class Run:
     show = _blocking(AsyncRun.show)
     watch = _iterating(AsyncRun.watch)
     logs = _blocking(AsyncRun.logs)
+    object = _blocking(AsyncRun.object)
     resume = _blocking(AsyncRun.resume)
     cancel = _blocking(AsyncRun.cancel)
 

@@ -11,6 +11,7 @@ from contextlib import redirect_stdout
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from treadle.client.object_states import read_object
 from treadle.client.stage_checkpoints import read_checkpoint
 from treadle.client.stage_data import StageData
 from treadle.orchestrator.run_store.run_files import Submission
@@ -38,6 +39,15 @@ def states(env: ClientEnvironment, run: str, stage: str, number: int | None) -> 
     with redirect_stdout(sys.stderr):  # decoding imports modules of the run, which may print
         checkpoint = read_checkpoint(files, stage, number)
     return checkpoint.number, map(_pieces, checkpoint.states)
+
+
+def object_value(env: ClientEnvironment, run: str, name: str) -> tuple[str, Iterator[str]]:
+    """The stage after which the object is read, and its value like a record; its text if its class has no value."""
+    _prepare(env.files(run))
+    with redirect_stdout(sys.stderr):
+        found = read_object(env, run, name)
+        value = found.value._value() if hasattr(found.value, "_value") else found.value
+    return found.after, _pieces(value)
 
 
 def _prepare(files: RunFiles) -> None:
