@@ -22,6 +22,7 @@ from eventually import eventually
 from treadle.primitives.errors import TreadleError, UsageError
 from treadle.primitives.objects import Counter, Keepers, ObjectLost
 from treadle.primitives.objects.messages import ShardView, host_of
+from treadle.primitives.objects.views import is_abandoned
 from treadle.primitives.wire import WireError
 
 HOSTS = "127.0.0.1", "127.0.0.2"
@@ -123,7 +124,30 @@ def test_no_answered_call_is_lost_while_keepers_of_two_hosts_are_killed(tmp_path
         assert sorted(one for mine in answers for one in mine) == list(range(1, hits.get() + 1))
 
 
+@pytest.mark.parametrize(
+    ("primary", "backups", "kept", "waited", "abandoned"),
+    [
+        (True, [], True, True, False),
+        (False, [], False, False, True),
+        (False, [False], False, False, True),
+        (False, [True], False, False, False),
+        (False, [None], False, False, False),
+        (False, [False, True], False, True, True),
+        (None, [], False, True, False),
+        (None, [False], False, True, False),
+        (None, [], True, False, False),
+        (None, [], True, True, True),
+    ],
+)
+def test_shard_is_abandoned_when_no_member_will_continue_it(
+    primary: bool | None, backups: list[bool | None], kept: bool, waited: bool, abandoned: bool
+) -> None:
+    assert is_abandoned(primary, backups, kept=kept, waited=waited) == abandoned
+
+
 def test_host_of_another_machine_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="Name the address"):
+        Keepers(tmp_path, host="0.0.0.0")
     with pytest.raises(WireError, match="cannot listen"):
         Keepers(tmp_path, host="192.0.2.7")
 
@@ -171,6 +195,12 @@ class CountingHost:
         """Wait until it has counted on."""
         before = len(self.answers)
         eventually(lambda: len(self.answers) > before + 4)
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the process with `Keepers` and to its keeper."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        for process in (self.process.pid, *map(int, children)):
+            os.kill(process, number)
 
     def say(self) -> None:
         """Let it end counting; then let its keepers end."""
@@ -222,8 +252,19 @@ def test_silent_host_keeps_the_objects_that_only_its_memory_has(tmp_path: Path) 
         other.counts()
 
 
-def test_silent_host_is_replaced_when_the_store_has_its_objects(tmp_path: Path) -> None:
-    with counting_hosts(tmp_path, replicas=1, abandoned=0.5, durability="store") as (one, other, cut):
-        with cut():
-            other.counts()
+def test_host_that_stands_still_is_replaced_when_the_store_has_its_objects(tmp_path: Path) -> None:
+    with counting_hosts(tmp_path, replicas=1, abandoned=0.5, durability="store") as (one, other, _):
+        one.signal(signal.SIGSTOP)
+        other.counts()
+        one.signal(signal.SIGCONT)
         one.counts()
+
+
+def test_host_that_writes_to_the_store_is_not_replaced(tmp_path: Path) -> None:
+    with counting_hosts(tmp_path, replicas=1, abandoned=3.0, durability="store") as (one, other, cut):
+        with cut():
+            time.sleep(8)
+            before = len(other.answers)
+            one.counts()
+            assert len(other.answers) == before
+        other.counts()

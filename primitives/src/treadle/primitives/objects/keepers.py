@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import logging
 import os
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -22,7 +24,9 @@ from .catalog.arrays import UpdateRule
 from .client_session import Access, access, close_sessions
 from .handle import Handle, create, drop
 from .messages import ShardView, host_of
+from .shard_log import newest_number
 from .sharded_array import ShardedArray, create_array
+from .views import is_abandoned
 
 T = TypeVar("T")
 _FOLDER = "objects"
@@ -86,6 +90,8 @@ class Keepers:
         self._unplaced = dict.fromkeys(range(shards), 0.0)
         """Shards whose primary may have ended, and since when."""
         self._views: dict[int, ShardView] = {}
+        self._written: dict[int, int] = {}
+        """The newest objects of the logs of shards whose primary is silent."""
         self._looks_at = time.monotonic() + _LOOK
         self._stopping = threading.Event()
         self._lock = threading.Lock()
@@ -201,25 +207,33 @@ class Keepers:
         self._place_all()
 
     def _place_all(self) -> None:
+        lives = functools.cache(self._lives)  # one look at each keeper
         for shard, since in list(self._unplaced.items()):
-            if self._is_placed(shard, since):
+            if self._is_placed(shard, since, lives):
                 del self._unplaced[shard]
 
-    def _is_placed(self, shard: int, since: float) -> bool:
-        """Return whether the primary of a shard lives. Writes a new view when no keeper will continue the last one.
-
-        A backup that has the state continues within two seconds. One that waits for the state cannot. The primary must
-        have ended, because it answers without a look at the chain; only the log in the store stops one that lives.
-        """
+    def _is_placed(self, shard: int, since: float, lives: Callable[[str], bool | None]) -> bool:
+        """Return whether the primary of a shard lives. Writes a new view when no keeper will continue the last one."""
         chain = self.access.chain(shard)
         view = self._views[shard] = chain.newest(self._views.get(shard))
-        lives, waited = self._lives(view.primary), time.monotonic() - since > ABANDONED
+        primary = lives(view.primary)
+        if primary is True:
+            return True
+        if primary is None and self._has_written(shard):
+            self._unplaced[shard] = time.monotonic()
+            return False
         kept = self._durability == "store" and view.incarnation > 0
-        over = waited if lives is None else waited or all(self._lives(name) is False for name in view.backups)
-        if not lives and over and self._children and (lives is False or kept):
-            primary, *backups = self._chosen(shard)
-            chain.create(ShardView(view.epoch + 1, primary, tuple(backups), view.incarnation + (not kept)))
-        return bool(lives)
+        waited = time.monotonic() - since > ABANDONED
+        if self._children and is_abandoned(primary, [*map(lives, view.backups)], kept=kept, waited=waited):
+            first, *others = self._chosen(shard)
+            chain.create(ShardView(view.epoch + 1, first, tuple(others), view.incarnation + (not kept)))
+        return False
+
+    def _has_written(self, shard: int) -> bool:
+        """Return whether the log in the store has grown since the last look: then the primary lives."""
+        before = self._written.get(shard)
+        now = self._written[shard] = newest_number(self.access.store, _FOLDER, shard)
+        return before is not None and now != before
 
     def _lives(self, keeper: str) -> bool | None:
         """Return whether a keeper lives; None: another host does not answer."""
@@ -245,6 +259,8 @@ class Keepers:
 def _check_host(host: str, folder: Path) -> None:
     from ..wire.tls import tls_identity  # imports ssl
 
+    if host in ("0.0.0.0", "::"):
+        raise UsageError(f"{host} is not an address for other machines", "Name the address of this one.")
     listen(str(Address("tls", host, 0))).close()
     tls_identity(folder)
 

@@ -34,6 +34,12 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(LogRecord).decode
 
 
+def newest_number(store: Store, folder: str, shard: int) -> int:
+    """Return the number of the newest object of a log; -1: none. Raises StoreError."""
+    found = store.list_folder(f"{folder}/{shard}/log")
+    return max((int(info.name.rpartition("/")[2]) for info in found), default=-1)
+
+
 class LogFenced(TreadleError):
     """Another keeper has appended a later epoch: this keeper must stop."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from ..errors import MissingError
@@ -11,6 +13,19 @@ from .messages import ShardView
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(ShardView).decode
+
+
+def is_abandoned(primary: bool | None, backups: Sequence[bool | None], *, kept: bool, waited: bool) -> bool:
+    """Return whether a shard needs a view that its last members will not propose.
+
+    The members live, have ended, or do not answer (None). A backup that has the state proposes the next view within two
+    seconds; one that still waits for the state never does. A primary that does not answer here may answer others: it
+    looks at the chain only when it is asked. The log stops it, where the state is `kept` in the store. `waited`: this
+    has been so for a while.
+    """
+    if primary is None:
+        return kept and waited
+    return not primary and (waited or all(one is False for one in backups))
 
 
 class ViewChain:
