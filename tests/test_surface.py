@@ -50,6 +50,7 @@ NAMES = {
         "current_process freeze_support get_all_start_methods get_context get_logger get_start_method install "
         "log_to_stderr parent_process set_executable set_forkserver_preload set_start_method"
     ),
+    "treadle.multiprocessing.files": "open os",
     "treadle.primitives": "",
     "treadle.primitives.channels": (
         "Barrier BroadcastChannel DeadlinePassed Gang GangContext GangEnded MemberLost ReduceChannel ReduceFailed "

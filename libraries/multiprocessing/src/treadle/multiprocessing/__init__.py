@@ -13,6 +13,7 @@ has the differences. Layout:
     state, places            shared classes, and the keeper that holds their objects
     by_value                 pickles with the definitions of `__main__`
     installation             replaces the standard module
+    files                    `open` and `os` for objects of a store
 """
 
 from typing import TYPE_CHECKING, Any
