@@ -58,29 +58,29 @@ name: counting
 objects:
   hits: {{type: counter}}
   sums: {{type: map}}
-  names: {{uses: "functions:Names"}}
+  names: {{uses: "counters_here:Names"}}
 stages:
-  first: {{type: map, input: {{range: 5, partitions: 2}}, uses: "functions:count", objects: [hits, names, sums]}}
-  held: {{type: map, input: {{range: 5, partitions: 2}}, needs: [first], uses: "functions:wait",
+  first: {{type: map, input: {{range: 5, partitions: 2}}, uses: "counters_here:count", objects: [hits, names, sums]}}
+  held: {{type: map, input: {{range: 5, partitions: 1}}, needs: [first], uses: "counters_here:wait",
     with: {{flag: "{flag}"}}}}
   twice:
     type: loop
     state: {{data: held}}
     maxIterations: 2
     stages:
-      more: {{type: map, input: state.data, uses: "functions:step", objects: [hits]}}
+      more: {{type: map, input: state.data, uses: "counters_here:step", objects: [hits]}}
     next: {{data: more}}
 """
 
 
 @pytest.fixture(scope="module")
 def counting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Terminal, Path]]:
-    """A run `counting`, which waits in its second stage until the flag is removed."""
+    """A run `counting`, which waits in one of its two slots until the flag is removed."""
     folder = tmp_path_factory.mktemp("counting")
     work, home, flag = folder / "work", folder / "home", folder / "flag"
     for one in (work, home):
         one.mkdir()
-    (work / "functions.py").write_text(FUNCTIONS)
+    (work / "counters_here.py").write_text(FUNCTIONS)
     (work / "counting.yaml").write_text(DOCUMENT.format(flag=flag))
     Home(home).profiles.write_text("[two]\nslots = 2\n")
     flag.touch()

@@ -189,6 +189,7 @@ async def test_asyncio_client_has_the_same_methods(client: Client, home: Path) -
         assert [status.state async for status in run.watch()] == ["succeeded"]
     offered = {name for name in vars(AsyncClient) if not name.startswith("_")} - {
         "detach",
+        "object_of_run",
         "stage_checkpoint",
         "stage_data",
     }
