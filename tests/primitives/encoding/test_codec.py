@@ -346,7 +346,7 @@ def test_rows_without_columns_are_refused_because_arrow_would_lose_them() -> Non
 
 def test_large_list_is_encoded_in_pieces_that_are_decoded_one_at_a_time() -> None:
     records = [f"{number:01000}" for number in range(20_000)]
-    data = b"".join(codec.in_pieces("objects", records, encode("objects", records)))
+    data = b"".join(codec.in_pieces(records, encode("objects", records)))
     pieces = [decode(piece) for piece in codec.pieces(data)]
     assert len(pieces) > 2
     assert max(map(len, pieces)) * 1000 < 5 << 20
@@ -355,13 +355,13 @@ def test_large_list_is_encoded_in_pieces_that_are_decoded_one_at_a_time() -> Non
 
 @pytest.mark.parametrize("records", [["x" * (3 << 20)] * 100 + ["y" * (6 << 20)], ["x" * (9 << 20)], [], [1, 2]])
 def test_list_that_pieces_would_make_larger_is_encoded_as_a_whole(records: list[Any]) -> None:
-    assert codec.in_pieces("objects", records, encode("objects", records)) == encode("objects", records)
+    assert codec.in_pieces(records, encode("objects", records)) == encode("objects", records)
 
 
 @given(st.integers(1, 400), st.integers(0, 100_000))
 @settings(max_examples=20)
 def test_encoding_for_little_memory_keeps_every_list(count: int, size: int) -> None:
     records = [bytes([number % 256]) * size for number in range(count)]
-    data = b"".join(codec.in_pieces("objects", records, encode("objects", records)))
+    data = b"".join(codec.in_pieces(records, encode("objects", records)))
     assert decode(data) == records
     assert len(data) % 64 == 0

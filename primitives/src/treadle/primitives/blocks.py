@@ -100,7 +100,7 @@ class Blocks:
         buffers = encoded[0] if len(encoded) == 1 else list(itertools.chain.from_iterable(encoded))
         size = sum(map(len, buffers))
         if size > LARGE and kind == "objects":
-            encoded = [in_pieces(kind, part, one) for part, one in zip(parts, encoded, strict=True)]
+            encoded = [in_pieces(part, one) for part, one in zip(parts, encoded, strict=True)]
             buffers = list(itertools.chain.from_iterable(encoded))
             size = sum(map(len, buffers))
         if size <= inline_limit:

@@ -64,13 +64,8 @@ class _Reader(io.RawIOBase):
     """An object, read in ranges. All ranges are of one version."""
 
     def __init__(self, path: str) -> None:
-        self._path, self._at = path, 0
+        self._path, self._at, self._info = path, 0, _known(path)
         self._store, self._name = _place(path)
-        with _as_os_error(path):
-            info = self._store.head(self._name)
-        if info is None:
-            raise _missing(path)
-        self._info = info
 
     def readable(self) -> bool:
         return True
@@ -155,8 +150,7 @@ class _Os:
         if not _is_object(path):
             _real.remove(path, **settings)
             return
-        if not self.path.isfile(path):
-            raise _missing(path)
+        _known(path)
         store, name = _place(path)
         with _as_os_error(path):
             store.delete([name])

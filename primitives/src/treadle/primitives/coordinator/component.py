@@ -56,7 +56,7 @@ class CoordinatorLimits(Struct, frozen=True):
     results: int = 10_000
     """Finished tasks that are remembered, so that a repeated result is accepted again."""
     ended: int = 10_000
-    """Former members that are remembered, so that nobody waits for them."""
+    """Former members that are remembered, so that no member waits for them."""
 
 
 class Statistics(Struct, frozen=True):

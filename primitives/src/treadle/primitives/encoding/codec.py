@@ -51,16 +51,16 @@ def encode(kind: Kind, value: Any) -> list[Buffer]:
     return _encode_objects(value)
 
 
-def in_pieces(kind: Kind, value: Any, whole: list[Buffer]) -> list[Buffer]:
+def in_pieces(records: list[Any], whole: list[Buffer]) -> list[Buffer]:
     """Return an encoded list of more than 8 MiB in pieces, which a reader may decode one at a time; otherwise `whole`.
 
     It stays whole if its records share so much that pieces would need a quarter more.
     """
     size = sum(map(len, whole))
-    if kind != "objects" or size <= LARGE or len(value) < 2:
+    if size <= LARGE or len(records) < 2:
         return whole
-    count = max(1, len(value) * _PIECE // size)
-    parts = [encode(kind, value[start : start + count]) for start in range(0, len(value), count)]
+    count = max(1, len(records) * _PIECE // size)
+    parts = [_encode_objects(records[start : start + count]) for start in range(0, len(records), count)]
     lengths = [sum(map(len, part)) for part in parts]
     if sum(lengths) > size * 5 // 4:
         return whole

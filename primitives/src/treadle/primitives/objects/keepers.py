@@ -24,9 +24,8 @@ from .catalog.arrays import UpdateRule
 from .client_session import Access, access, close_sessions
 from .handle import Handle, create, drop
 from .messages import ShardView, host_of
-from .shard_log import newest_number
 from .sharded_array import ShardedArray, create_array
-from .views import is_abandoned
+from .views import is_abandoned, newest_number
 
 T = TypeVar("T")
 _FOLDER = "objects"
@@ -219,12 +218,12 @@ class Keepers:
         primary = lives(view.primary)
         if primary is True:
             return True
-        if primary is None and self._has_written(shard):
+        kept = self._durability == "store" and view.incarnation > 0
+        if primary is None and kept and self._has_written(shard):
             self._unplaced[shard] = time.monotonic()
             return False
-        kept = self._durability == "store" and view.incarnation > 0
         waited = time.monotonic() - since > ABANDONED
-        if self._children and is_abandoned(primary, [*map(lives, view.backups)], kept=kept, waited=waited):
+        if self._children and is_abandoned(primary, map(lives, view.backups), kept=kept, waited=waited):
             first, *others = self._chosen(shard)
             chain.create(ShardView(view.epoch + 1, first, tuple(others), view.incarnation + (not kept)))
         return False
@@ -232,7 +231,7 @@ class Keepers:
     def _has_written(self, shard: int) -> bool:
         """Return whether the log in the store has grown since the last look: then the primary lives."""
         before = self._written.get(shard)
-        now = self._written[shard] = newest_number(self.access.store, _FOLDER, shard)
+        now = self._written[shard] = newest_number(self.access.store, f"{_FOLDER}/{shard}/log")
         return before is not None and now != before
 
     def _lives(self, keeper: str) -> bool | None:

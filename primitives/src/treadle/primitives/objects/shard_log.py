@@ -18,6 +18,7 @@ from ..sealing import SealedStore
 from ..stores.store import Store
 from .messages import Entry
 from .state import State
+from .views import newest_number
 
 _decode_entry = msgspec.msgpack.Decoder(Entry).decode
 
@@ -32,12 +33,6 @@ class LogRecord(Struct, frozen=True, array_like=True):
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(LogRecord).decode
-
-
-def newest_number(store: Store, folder: str, shard: int) -> int:
-    """Return the number of the newest object of a log; -1: none. Raises StoreError."""
-    found = store.list_folder(f"{folder}/{shard}/log")
-    return max((int(info.name.rpartition("/")[2]) for info in found), default=-1)
 
 
 class LogFenced(TreadleError):
@@ -102,8 +97,7 @@ class ShardLog:
         return f"{self._folder}/log/{number}"
 
     def _newest_snapshot(self) -> int:
-        folder = f"{self._folder}/snapshots"
-        return max((int(info.name.rpartition("/")[2]) for info in self._store.list_folder(folder)), default=-1)
+        return newest_number(self._store, f"{self._folder}/snapshots")
 
     def _fence(self, state: State) -> bool:
         """Append the fence at the next number. False: there is an object, which has been applied to the state."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import msgspec
 
@@ -15,7 +15,12 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(ShardView).decode
 
 
-def is_abandoned(primary: bool | None, backups: Sequence[bool | None], *, kept: bool, waited: bool) -> bool:
+def newest_number(store: Store, folder: str) -> int:
+    """Return the highest number that names an object of the folder; -1: none. Raises StoreError."""
+    return max((int(info.name.rpartition("/")[2]) for info in store.list_folder(folder)), default=-1)
+
+
+def is_abandoned(primary: bool | None, backups: Iterable[bool | None], *, kept: bool, waited: bool) -> bool:
     """Return whether a shard needs a view that its last members will not propose.
 
     The members live, have ended, or do not answer (None). A backup that has the state proposes the next view within two
@@ -50,5 +55,5 @@ class ViewChain:
 
     def _start(self) -> ShardView:
         """Return the view of the highest number in the folder, so that a long chain is not read from its begin."""
-        numbers = [int(info.name.rpartition("/")[2]) for info in self._store.list_folder(self._folder)]
-        return _decode(self._sealed.get(f"{self._folder}/{max(numbers)}")) if numbers else ShardView()
+        number = newest_number(self._store, self._folder)
+        return _decode(self._sealed.get(f"{self._folder}/{number}")) if number >= 0 else ShardView()
