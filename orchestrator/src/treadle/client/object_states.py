@@ -9,7 +9,7 @@ from treadle.orchestrator.plan.plan import OBJECTS, DataRef, LoopData, LoopNode,
 from treadle.primitives.errors import UsageError
 from treadle.primitives.objects.effects import state_of
 
-from .stage_data import Incomplete, StageData
+from .stage_data import Incomplete, StageData, plan_of
 
 if TYPE_CHECKING:
     from .environment import ClientEnvironment
@@ -29,13 +29,13 @@ def read_object(env: ClientEnvironment, run: str, name: str) -> ReadObject:
 
     Raises UsageError for an unknown object, Incomplete before its first state, and the errors of `StageData.parts`.
     """
-    plan = env.files(run).find(Plan, "plan")
-    states = list(_states(plan, name)) if plan is not None else []
-    if plan is not None and not states:
+    plan = plan_of(env.files(run))
+    states = list(_states(plan, name))
+    if not states:
         raise UsageError(f"the workflow has no object {name} that stages use", "See `objects` of the document.")
     for after, reference in reversed(states):
         try:
-            ((state,),) = StageData(env, run, OBJECTS + name, reference).parts()
+            ((state,),) = StageData(env, run, OBJECTS + name, (plan, reference)).parts()
         except Incomplete:
             continue
         return ReadObject(after, _loaded(name, state))

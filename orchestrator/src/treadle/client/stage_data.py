@@ -33,14 +33,12 @@ class Incomplete(UsageError):
 class StageData:
     """The records of one stage in order. Raises UsageError for a stage without data, Incomplete. Blocking."""
 
-    def __init__(self, env: ClientEnvironment, run: str, stage: str, reference: DataRef | None = None) -> None:
-        """`reference`: to data that is not a stage's; `stage` is its name in errors."""
+    def __init__(self, env: ClientEnvironment, run: str, stage: str, data: tuple[Plan, DataRef] | None = None) -> None:
+        """`data`: the plan, and a reference to data in it that is not a stage's; `stage` is its name in errors."""
         files = env.files(run)
-        plan = files.find(Plan, "plan")
-        if plan is None:
-            raise Incomplete(f"run {run} has not begun yet")
+        plan, reference = data or _planned(files, stage)
         self.stage = stage
-        self._slices = _slices(files, plan, reference or _reference(plan, stage), stage)
+        self._slices = _slices(files, plan, reference, stage)
         self._blocks = Blocks(files.store, run, HostFolder(env.home.host_root))
 
     @cached_property
@@ -95,6 +93,19 @@ class StageData:
 
     def _other(self, wanted: str, needed: str) -> UsageError:
         return UsageError(f"the records of {self.stage} do not make {wanted}", f"They must be {needed}; see records().")
+
+
+def plan_of(files: RunFiles) -> Plan:
+    """Return the plan of a run. Raises Incomplete before there is one."""
+    plan = files.find(Plan, "plan")
+    if plan is None:
+        raise Incomplete(f"run {files.run} has not begun yet")
+    return plan
+
+
+def _planned(files: RunFiles, stage: str) -> tuple[Plan, DataRef]:
+    plan = plan_of(files)
+    return plan, _reference(plan, stage)
 
 
 def _reference(plan: Plan, stage: str) -> DataRef:
