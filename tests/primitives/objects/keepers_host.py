@@ -1,4 +1,4 @@
-"""A host with keepers that counts until it is told to end. Each line of its output is an answer of the counter.
+"""A host with keepers that counts until a line of input ends it. Each line of its output is an answer of the counter.
 
 python keepers_host.py FOLDER HOST REPLICAS ABANDONED DURABILITY
 """

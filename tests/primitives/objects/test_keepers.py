@@ -17,6 +17,7 @@ from typing import IO, Any
 
 import pytest
 from eventually import eventually
+from primitives.objects.counting import counting
 
 from treadle.primitives.addresses import parse
 from treadle.primitives.errors import UsageError
@@ -379,28 +380,12 @@ def test_answered_calls_survive_many_kills(tmp_path: Path, settings: dict[str, A
 
 
 def count_under_kills(folder: Path, settings: dict[str, Any], kills: int) -> None:
-    """Threads count while primaries are killed. Each answer is a different number: none is lost or counted twice."""
-    with Keepers(folder, **settings) as keepers:
-        hits = keepers.object("hits", Counter)
-        over, answers = threading.Event(), [list[int]() for _ in range(4)]
-
-        def work(mine: list[int]) -> None:
-            while not over.is_set():
-                mine.append(hits.increment())
-
-        threads = [threading.Thread(target=work, args=(mine,)) for mine in answers]
-        for thread in threads:
-            thread.start()
+    """Threads count while primaries are killed."""
+    with Keepers(folder, **settings) as keepers, counting(keepers.object("hits", Counter), threads=4) as count_on:
         for _ in range(kills):
             wait_for_full_view(keepers, "hits", settings.get("replicas", 1))
             kill_primary(keepers, "hits")
-            before = sum(map(len, answers))
-            eventually(lambda before=before: sum(map(len, answers)) > before + 4)  # type: ignore[misc]
-        over.set()
-        for thread in threads:
-            thread.join()
-        found = sorted(one for mine in answers for one in mine)
-        assert found == list(range(1, hits.get() + 1))
+            count_on()
 
 
 def wait_for_full_view(keepers: Keepers, name: str, replicas: int) -> None:

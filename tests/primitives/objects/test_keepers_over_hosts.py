@@ -18,10 +18,11 @@ from typing import Any
 import namespaces
 import pytest
 from eventually import eventually
+from primitives.objects.counting import counting
 
 from treadle.primitives.errors import TreadleError, UsageError
 from treadle.primitives.objects import Counter, Keepers, ObjectLost
-from treadle.primitives.objects.messages import ShardView, host_of
+from treadle.primitives.objects.messages import ShardView, address_of, host_of
 from treadle.primitives.objects.views import is_abandoned
 from treadle.primitives.wire import WireError
 
@@ -94,34 +95,22 @@ def test_keeper_with_the_address_of_another_one_is_not_taken_for_it(tmp_path: Pa
     with Keepers(tmp_path, host=HOSTS[0]) as keepers:
         chain = keepers.access.chain(0)
         view = chain.newest()
-        former = view.primary.partition("#")[0] + "#00000000"
+        former = f"{address_of(view.primary)}#00000000"
         chain.create(ShardView(view.epoch + 1, former, (), view.incarnation))
         assert keepers.object("hits", Counter).increment() == 1
         eventually(lambda: members(keepers) == list(keepers.processes))
 
 
 def test_no_answered_call_is_lost_while_keepers_of_two_hosts_are_killed(tmp_path: Path) -> None:
-    with Keepers(tmp_path, replicas=2, host=HOSTS[0]) as one, Keepers(tmp_path, replicas=2, host=HOSTS[1]) as other:
-        hits, over, answers = one.object("hits", Counter), threading.Event(), [list[int]() for _ in range(3)]
-
-        def work(mine: list[int]) -> None:
-            while not over.is_set():
-                mine.append(hits.increment())
-
-        threads = [threading.Thread(target=work, args=(mine,)) for mine in answers]
-        for thread in threads:
-            thread.start()
-        try:
-            for _ in range(4):
-                wait_for_both(one, "hits")
-                os.kill((one.processes | other.processes)[members(one)[0]], signal.SIGKILL)
-                before = sum(map(len, answers))
-                eventually(lambda before=before: sum(map(len, answers)) > before + 4)  # type: ignore[misc]
-        finally:
-            over.set()
-            for thread in threads:
-                thread.join()
-        assert sorted(one for mine in answers for one in mine) == list(range(1, hits.get() + 1))
+    with (
+        Keepers(tmp_path, replicas=2, host=HOSTS[0]) as one,
+        Keepers(tmp_path, replicas=2, host=HOSTS[1]) as other,
+        counting(one.object("hits", Counter), threads=3) as count_on,
+    ):
+        for _ in range(4):
+            wait_for_both(one, "hits")
+            os.kill((one.processes | other.processes)[members(one)[0]], signal.SIGKILL)
+            count_on()
 
 
 @pytest.mark.parametrize(
