@@ -4,12 +4,10 @@ A batch has few of the features, so that workers seldom change the same weights 
 the steps: they hold the sums of squares of Adagrad, and each worker pulls and pushes only the weights of its batch.
 """
 
-import tempfile
-
 import numpy as np
 
 from treadle.client import session
-from treadle.primitives.objects import Adagrad, Keepers
+from treadle.primitives.objects import Adagrad
 
 FEATURES, ACTIVE, ROWS, BATCH = 2**16, 20, 10_000, 50
 
@@ -35,10 +33,9 @@ def train(seed, weights):
 
 
 def main(calls=8):
-    with tempfile.TemporaryDirectory() as folder, Keepers(folder, shards=2, keepers=2) as keepers:
-        weights = keepers.array("weights", FEATURES, rule=Adagrad(0.2))
-        with session("hogwild") as s:
-            list(s.starmap(train, [(seed, weights) for seed in range(1, calls + 1)]).results())
+    with session("hogwild") as s:
+        weights = s.keepers(shards=2, keepers=2).array("weights", FEATURES, rule=Adagrad(0.2))
+        list(s.starmap(train, [(seed, weights) for seed in range(1, calls + 1)]).results())
         active, positive = rows(99)
         print(f"correct: {np.mean((weights.pull()[active].sum(axis=1) > 0) == positive):.0%}")
 

@@ -4,12 +4,10 @@ The object has the sums of each worker of this round by the worker's number. So 
 on with the round of the others, and the result is the same.
 """
 
-import tempfile
-
 import numpy as np
 
 from treadle.client import session
-from treadle.primitives.objects import Keepers, read, shared, then, when
+from treadle.primitives.objects import read, shared, then, when
 
 CENTERS = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])
 ROUNDS = 10
@@ -60,9 +58,9 @@ def work(worker, model):
 
 
 def main():
-    with tempfile.TemporaryDirectory() as folder, Keepers(folder) as keepers, session("kmeans") as s:
+    with session("kmeans") as s:
         workers = s.slots  # they wait for each other, so all must run at the same time
-        model = keepers.object("model", Centroids, points(0)[:3], workers)
+        model = s.keepers().object("model", Centroids, points(0)[:3], workers)
         for center in sorted(s.starmap(work, [(worker, model) for worker in range(workers)])[0].result().tolist()):
             print(f"{center[0]:6.2f} {center[1]:6.2f}")
 

@@ -4,12 +4,10 @@ A worker's gradient may belong to weights that others have changed since (HOGWIL
 last digits, which this algorithm tolerates.
 """
 
-import tempfile
-
 import numpy as np
 
 from treadle.client import session
-from treadle.primitives.objects import Keepers, read, shared
+from treadle.primitives.objects import read, shared
 
 FEATURES, ROWS, BATCH = 20, 20_000, 100
 
@@ -45,10 +43,9 @@ def train(seed, weights):
 
 
 def main(calls=4):
-    with tempfile.TemporaryDirectory() as folder, Keepers(folder) as keepers:
-        weights = keepers.object("weights", Weights, FEATURES)
-        with session("logistic") as s:
-            s.starmap(train, [(seed, weights) for seed in range(calls)])
+    with session("logistic") as s:
+        weights = s.keepers().object("weights", Weights, FEATURES)
+        list(s.starmap(train, [(seed, weights) for seed in range(calls)]).results())
         x, y = rows(99)
         print(f"correct: {np.mean((x @ weights.get() > 0) == y):.0%}")
 

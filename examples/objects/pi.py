@@ -1,11 +1,9 @@
 """Pi from random points: `python objects/pi.py`. All calls add their hits to one shared number."""
 
-import tempfile
-
 import numpy as np
 
 from treadle.client import session
-from treadle.primitives.objects import Keepers, Number
+from treadle.primitives.objects import Number
 
 POINTS = 1_000_000
 
@@ -16,10 +14,9 @@ def throw(seed, hits):
 
 
 def main(calls=20):
-    with tempfile.TemporaryDirectory() as folder, Keepers(folder) as keepers:
-        hits = keepers.object("hits", Number)
-        with session("pi") as s:
-            s.starmap(throw, [(seed, hits) for seed in range(calls)])
+    with session("pi") as s:
+        hits = s.keepers().object("hits", Number)
+        list(s.starmap(throw, [(seed, hits) for seed in range(calls)]).results())
         print(f"pi: {4 * hits.get() / (calls * POINTS):.3f}")
 
 

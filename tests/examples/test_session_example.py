@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -25,10 +25,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     embedded.down(Home(folder))
 
 
-def printed(home: Path, name: str, *arguments: str) -> str:
+def printed(home: Path, name: str, *arguments: str, environ: Mapping[str, str] | None = None) -> str:
     """The output of an example."""
     program = [sys.executable, str(EXAMPLES / name), *arguments]
-    environ = {**os.environ, "TREADLE_HOME": str(home)}
+    environ = {**os.environ, "TREADLE_HOME": str(home), **(environ or {})}
     return subprocess.run(program, env=environ, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import queue
 import random
 import signal
 import socket
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO, Any
 
@@ -333,6 +335,20 @@ def test_objects_in_memory_are_lost_with_their_keeper_and_say_so(tmp_path: Path)
         assert again.increment() == 1
         with pytest.raises(ObjectLost):
             hits.get()
+
+
+def test_a_process_that_used_a_lost_object_uses_a_new_one_by_its_handle(tmp_path: Path) -> None:
+    taken: queue.Queue[Handle[Counter]] = queue.Queue()
+    with ThreadPoolExecutor(1) as other, Keepers(tmp_path) as keepers:
+        for _ in range(2):
+            taken.put(keepers.object("hits", Counter))
+            assert other.submit(lambda: taken.get().increment()).result() == 1
+            kill_primary(keepers, "hits")
+            eventually(lambda: len(keepers.processes) == 1 and _serves(keepers, "hits"))
+
+
+def _serves(keepers: Keepers, name: str) -> bool:
+    return keepers.access.chain(keepers.access.shard_of(name)).newest().primary in keepers.processes
 
 
 def test_an_object_is_made_although_its_keeper_was_killed_meanwhile(tmp_path: Path) -> None:

@@ -6,12 +6,14 @@ import asyncio
 import sys
 from concurrent.futures import Executor
 from functools import cache
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from treadle.orchestrator.plan.plan import Policy
 from treadle.orchestrator.run_store.call_log import NoMoreCalls
 from treadle.orchestrator.run_store.run_files import Submission
+from treadle.primitives.addresses import parse
 from treadle.primitives.blocks import Blocks
+from treadle.primitives.errors import UsageError
 from treadle.primitives.stores.shared_memory import HostFolder
 
 from .argument_values import Place
@@ -24,6 +26,7 @@ from .sync_client import wait_for
 
 if TYPE_CHECKING:
     from treadle.orchestrator.run_requests.run_views import State
+    from treadle.primitives.objects import Keepers
 
     from .session_display import SessionDisplay
 
@@ -43,6 +46,7 @@ class Session(SessionCalls):
         self._sender = CallSender(self._link, blocks, cache(self._place_of))
         super().__init__(self._sender, self._slots_of, CallOptions(), reuse)
         self._display = self._shown(show)
+        self._keepers: list[Keepers] = []
 
     def __repr__(self) -> str:
         return f"<Session {self.id}>"
@@ -102,6 +106,43 @@ class Session(SessionCalls):
         from .session_executor import SessionExecutor
 
         return SessionExecutor(self.submit)
+
+    def keepers(
+        self,
+        *,
+        replicas: int = 1,
+        durability: Literal["memory", "store"] = "memory",
+        keepers: int = 0,
+        shards: int = 1,
+        session: float = 30.0,
+        host: str = "",
+    ) -> Keepers:
+        """Start keepers of shared objects for the calls of this session, wherever they run. They end with this process,
+        or when it lets go of the session.
+
+        The settings are those of `Keepers`. The key is derived from that of the session's run, and the views are in the
+        run's folder of the store. With `durability="store"` the objects are there again after `attach`.
+
+        - `host`: address of this machine that the workers reach; default: that of `peers` in the profile, if it is set.
+
+        Raises UsageError for settings that contradict each other, and without `host` for an executor whose workers run
+        elsewhere.
+        """
+        from treadle.primitives import run_keys
+        from treadle.primitives.objects import Keepers
+
+        env = self._connection.environment
+        host = host or (parse(peers).host if (peers := env.profile.peers) else "")
+        if not host and not env.capabilities(self._executor).shares_host:
+            text = f"calls of executor {self._executor!r} run on other machines, and would not reach keepers here"
+            raise UsageError(text, "Name an address of this machine that they reach: keepers(host=...).")
+        run_keys.hold(self.id, self._files.key)
+        found = Keepers(
+            env.home.path / "tls", replicas=replicas, durability=durability, keepers=keepers, shards=shards,
+            session=session, host=host, store=env.store.url, run=self.id,
+        )  # fmt: skip
+        self._keepers.append(found)
+        return found
 
     # -- looking
 
@@ -171,6 +212,8 @@ class Session(SessionCalls):
 
     def _close(self, *, ended: bool) -> None:
         self._link.close()
+        for keepers in self._keepers:
+            keepers.close()
         if self._display:
             self._display.close(ended=ended)
         self._connection.close()

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from treadle.primitives import formats, functions
+from treadle.primitives import formats, functions, run_keys
 from treadle.primitives.blocks import Blocks, Peers
 from treadle.primitives.channels.gang import Gang
 from treadle.primitives.channels.member_scope import taking_part
@@ -164,6 +164,8 @@ class Runtime:
         if run is None or run.job != job or run.key != key:
             if run is not None:
                 run.blocks.close()
+                run_keys.let_go(run.job.run)
+            run_keys.hold(job.run, key)
             store = Store.open(job.store)
             self._cache.clear()
             self._functions.clear()

@@ -14,8 +14,9 @@ import threading
 import time
 from typing import Any
 
+from .. import run_keys
 from ..errors import UsageError
-from ..sealing import load_key
+from ..sealing import load_key, purpose_key
 from ..stores.store import Store
 from ..wire.blocking_connection import Connection
 from ..wire.connect import connect
@@ -39,6 +40,7 @@ from .messages import (
 from .state import SESSION_BITS
 from .views import ViewChain
 
+RUN = "run:"
 UNREACHABLE = 60.0
 """Seconds without a keeper that answers, after which a call fails."""
 _ANSWER = 1.0
@@ -51,20 +53,27 @@ _AGAIN = 0.02
 
 
 class Access:
-    """Where the keepers of some objects are found, by all processes that may read the key."""
+    """Where the keepers of some objects are found, by all processes that hold the key.
 
-    def __init__(self, url: str, key_file: str, folder: str, shards: int) -> None:
-        self.place = url, key_file, folder, shards
+    `url`: of the store. `key`: the file of the key, or `RUN` and a run from whose key it is derived. `folder`: the part
+    of the store with the views.
+    """
+
+    def __init__(self, url: str, key: str, folder: str, shards: int) -> None:
+        self.place = url, key, folder, shards
 
     def __reduce__(self) -> Any:
         return access, self.place
 
     @functools.cached_property
     def key(self) -> bytes:
+        place = self.place[1]
+        if place.startswith(RUN):
+            return purpose_key(run_keys.held_key(place.removeprefix(RUN)), b"treadle objects")
         try:
-            return load_key(self.place[1])
+            return load_key(place)
         except FileNotFoundError:
-            text = f"the key of these keepers, {self.place[1]}, is not on this host"
+            text = f"the key of these keepers, {place}, is not on this host"
             raise UsageError(text, "Copy it from a host with keepers, with mode 600.") from None
 
     @functools.cached_property
@@ -109,9 +118,9 @@ _thread = threading.local()
 
 
 @functools.cache
-def access(url: str, key_file: str, folder: str, shards: int) -> Access:
+def access(url: str, key: str, folder: str, shards: int) -> Access:
     """Return the one Access of this process for a place."""
-    return Access(url, key_file, folder, shards)
+    return Access(url, key, folder, shards)
 
 
 class ClientSession:
@@ -145,8 +154,10 @@ class ClientSession:
         """Return whether its thread is this one, or has ended."""
         return self._owner is threading.current_thread() or not self._owner.is_alive()
 
-    def begin(self) -> None:
-        """Open the session unless it is open. Raises KeepersUnreachable."""
+    def begin(self, incarnation: int = 0) -> None:
+        """Open the session unless it is open, in this incarnation or a later one. Raises KeepersUnreachable."""
+        if self.incarnation < incarnation:  # that state is lost, and the session with it
+            self._session = 0
         if not self._session:
             nonce = secrets.randbits(53)
             before, self.is_calling = self.is_calling, True

@@ -91,7 +91,7 @@ def drop_target(handle: Handle[Any]) -> bool:
 def _call(place: _Place, method: str, *arguments: Any, **keywords: Any) -> Any:
     of, name, _, incarnation, wait = place
     session = of.session(name)
-    session.begin()
+    session.begin(incarnation)
     _check(session.incarnation, incarnation, name)
     packed = dumps((arguments, keywords)) if arguments or keywords else b""
     try:

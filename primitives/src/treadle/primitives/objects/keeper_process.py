@@ -14,11 +14,9 @@ import select
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from ..addresses import Address
-from ..sealing import load_key
 from ..stores.store import Store
 from .instructions import ShardTiming
 from .keeper import Keeper
@@ -32,13 +30,14 @@ def main() -> None:
 
 
 async def _serve(settings: dict[str, Any]) -> None:
-    store, key_file, host = Store.open(settings.pop("url")), settings.pop("key_file"), settings.pop("host")
+    store, key = Store.open(settings.pop("url")), bytes.fromhex(settings.pop("key"))
+    host, certificates = settings.pop("host"), settings.pop("certificates")
     if host:
         from ..wire.tls import tls_identity
 
-        settings |= {"address": str(Address("tls", host, 0)), "tls": tls_identity(Path(key_file).parent)}
+        settings |= {"address": str(Address("tls", host, 0)), "tls": tls_identity(certificates)}
     timing = ShardTiming(session=settings.pop("session"))
-    async with Keeper(store, load_key(key_file), timing=timing, **settings) as keeper:
+    async with Keeper(store, key, timing=timing, **settings) as keeper:
         sys.stdout.write(f"{keeper.name}\n")
         sys.stdout.flush()
         ended, loop = asyncio.Event(), asyncio.get_running_loop()

@@ -17,11 +17,12 @@ from typing import Any, Literal, TypeVar
 
 from ..addresses import Address
 from ..errors import CorruptError, InternalError, TreadleError, UsageError
+from ..run_paths import run_folder
 from ..sealing import load_or_create_key
 from ..wire.connect import listen
 from ..wire.errors import NotAuthentic, WireError
 from .catalog.arrays import UpdateRule
-from .client_session import Access, access, close_sessions
+from .client_session import RUN, Access, access, close_sessions
 from .handle import Handle, create, drop
 from .messages import ShardView, host_of
 from .sharded_array import ShardedArray, create_array
@@ -53,8 +54,10 @@ class Keepers:
     - `session`: seconds of silence after which the locks of a process are released.
     - `host`: address of this machine. Its keepers then work together with keepers of other machines that have the same
       key, store and settings; the replicas of an object are on different machines. Connections use TLS.
+    - `run`: take the key of this run, and its folder in `store`: see `Session.keepers`. `folder` is for certificates.
 
-    Raises UsageError for settings that contradict each other, and WireError for a `host` that is not this one.
+    Raises UsageError for settings that contradict each other and for a `run` whose key this process does not hold, and
+    WireError for a `host` that is not this one.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class Keepers:
         store: str = "",
         session: float = 30.0,
         host: str = "",
+        run: str = "",
     ) -> None:
         keepers = keepers or (1 if host else replicas)
         if replicas < 1 or keepers < (1 if host else replicas) or shards < 1:
@@ -78,11 +82,13 @@ class Keepers:
             raise UsageError("objects in the store have one replica", 'Leave out `replicas`, or durability="store".')
         path = Path(folder).absolute()
         path.mkdir(parents=True, exist_ok=True)
-        load_or_create_key(path / "key")
+        if not run:
+            load_or_create_key(path / "key")
         if host:
             _check_host(host, path)
-        url = store or (path / "store").as_uri()
-        self.access: Access = access(url, str(path / "key"), _FOLDER, shards)
+        place = (f"{RUN}{run}", f"runs/{run_folder(run)}/{_FOLDER}") if run else (str(path / "key"), _FOLDER)
+        self.access: Access = access(store or (path / "store").as_uri(), *place, shards)
+        self._certificates = path
         self._durability, self._replicas, self._shards, self._session = durability, replicas, shards, session
         self._wanted, self._host = keepers, host
         self._children: dict[str, subprocess.Popen[str]] = {}
@@ -97,7 +103,7 @@ class Keepers:
         try:
             self._supervise()
         except CorruptError as error:
-            text = f"the objects in {url} belong to keepers with another key than {path / 'key'}"
+            text = f"the objects in {self.access.place[0]} belong to keepers with another key than {path / 'key'}"
             raise UsageError(text, "Copy their key to this file, with mode 600, or use another store.") from error
         self._watcher = threading.Thread(target=self._watch, name="treadle-keepers", daemon=True)
         self._watcher.start()
@@ -139,8 +145,8 @@ class Keepers:
         close_sessions(self.access)
         self._stopping.set()
         self._watcher.join()
-        for child in self._children.values():
-            _close(child)
+        while self._children:
+            _close(self._children.popitem()[1])
 
     def __enter__(self) -> Keepers:
         return self
@@ -158,10 +164,11 @@ class Keepers:
 
     def _start(self) -> str:
         """Start a keeper; returns its name."""
-        url, key_file, folder, shards = self.access.place
+        url, _, folder, shards = self.access.place
         settings = {
-            "url": url, "key_file": key_file, "folder": folder, "shards": shards, "host": self._host,
-            "copies": self._replicas, "durability": self._durability, "session": self._session, "path": sys.path,
+            "url": url, "key": self.access.key.hex(), "folder": folder, "shards": shards,
+            "host": self._host, "certificates": str(self._certificates), "copies": self._replicas,
+            "durability": self._durability, "session": self._session, "path": sys.path,
         }  # fmt: skip
         child = subprocess.Popen(
             [sys.executable, "-m", "treadle.primitives.objects.keeper_process"],
@@ -231,7 +238,7 @@ class Keepers:
     def _has_written(self, shard: int) -> bool:
         """Return whether the log in the store has grown since the last look: then the primary lives."""
         before = self._written.get(shard)
-        now = self._written[shard] = newest_number(self.access.store, f"{_FOLDER}/{shard}/log")
+        now = self._written[shard] = newest_number(self.access.store, f"{self.access.place[2]}/{shard}/log")
         return before is not None and now != before
 
     def _lives(self, keeper: str) -> bool | None:

@@ -1,0 +1,29 @@
+"""The keys of runs in which this process takes part: a task holds its run's key, a client the keys of its sessions.
+
+A value that needs the key of a run names the run, so that no key travels with it.
+"""
+
+from __future__ import annotations
+
+from .errors import UsageError
+
+_held: dict[str, bytes] = {}
+
+
+def hold(run: str, key: bytes) -> None:
+    """Let this process use what belongs to the run."""
+    _held[run] = key
+
+
+def let_go(run: str) -> None:
+    """Forget the key of the run."""
+    _held.pop(run, None)
+
+
+def held_key(run: str) -> bytes:
+    """Return the key of the run. Raises UsageError when this process takes no part in it."""
+    try:
+        return _held[run]
+    except KeyError:
+        text = f"this process takes no part in run {run}"
+        raise UsageError(text, "Use its objects in calls of its session, and in the process that opened it.") from None
