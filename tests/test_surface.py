@@ -48,7 +48,7 @@ NAMES = {
         "JoinableQueue Lock Manager Pipe Pool Process ProcessError Queue RLock RawArray RawValue Semaphore "
         "SimpleQueue TimeoutError Value WorkerLost active_children allow_connection_pickling cpu_count "
         "current_process freeze_support get_all_start_methods get_context get_logger get_start_method install "
-        "log_to_stderr parent_process set_executable set_forkserver_preload set_start_method"
+        "log_to_stderr parent_process set_executable set_executor set_forkserver_preload set_start_method"
     ),
     "treadle.multiprocessing.files": "open os",
     "treadle.primitives": "",

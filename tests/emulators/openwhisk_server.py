@@ -270,7 +270,7 @@ class OpenWhiskEmulator:
         warm = self._warm.get((action.name, action.version), [])
         if warm:
             return warm.pop(), True
-        folder = self._folder / "containers" / secrets.token_hex(8)
+        folder = self._folder / "containers" / secrets.token_hex(4)
         cache = self._folder / "unpacked"
         cache.mkdir(parents=True, exist_ok=True)
         container = Container(folder, cache, action.memory, self._container_guard)

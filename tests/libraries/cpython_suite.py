@@ -6,11 +6,15 @@ A module of its own: the processes of the tests import it by its name.
 from __future__ import annotations
 
 import importlib
+import os
 from typing import Any
 
 import treadle.multiprocessing
 
 treadle.multiprocessing.install()
+if executor := os.environ.pop("CPYTHON_SUITE_EXECUTOR", ""):
+    treadle.multiprocessing.set_executor(executor)
+    globals()["__file__"] = None  # like an installed module: workers import it, and do not get it by value
 
 support: Any = importlib.import_module("test.support")
 suite: Any = importlib.import_module("test._test_multiprocessing")  # it reads the names of `multiprocessing` now

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from treadle.multiprocessing import Pool, files
+from treadle.multiprocessing import Pool
 from treadle.multiprocessing.files import open, os
+from treadle.primitives.stores import object_files as files
 from treadle.primitives.stores.store import Store
 from treadle.primitives.testing.s3 import seaweedfs
 

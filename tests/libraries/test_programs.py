@@ -133,7 +133,7 @@ def test_program_gets_its_arguments_and_processes_get_the_environment(tmp_path: 
 
 
 def test_a_missing_program_is_named(tmp_path: Path) -> None:
-    program = "python -m treadle.multiprocessing PROGRAM [ARGUMENT...]"
+    program = "python -m treadle.multiprocessing [--executor NAME] PROGRAM [ARGUMENT...]"
     for arguments, message in (([], f"usage: {program}"), (["lost.py"], "cannot read the program lost.py")):
         command = [sys.executable, "-m", "treadle.multiprocessing", *arguments]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

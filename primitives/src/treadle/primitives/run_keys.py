@@ -20,6 +20,11 @@ def let_go(run: str) -> None:
     _held.pop(run, None)
 
 
+def held() -> dict[str, bytes]:
+    """Return all keys by run, for a process that this one starts."""
+    return dict(_held)
+
+
 def held_key(run: str) -> bytes:
     """Return the key of the run. Raises UsageError when this process takes no part in it."""
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -16,13 +17,18 @@ from treadle.primitives.errors import UsageError
 
 MEMBERS = ("treadle-primitives", "treadle-executors")
 """The distributions that run in a function; nothing of the orchestrator."""
+_OPTIONAL = "treadle-multiprocessing"
+"""Also packed where it is installed."""
 
 
 def own_files() -> dict[str, bytes]:
     """Name in the package -> content. Raises UsageError when treadle is not installed as distributions."""
     found: dict[str, bytes] = {}
-    for name in MEMBERS:
-        found.update((path, file.read_bytes()) for path, file in _files(_member(name)))
+    members = [_member(name) for name in MEMBERS]
+    with suppress(PackageNotFoundError):
+        members.append(distribution(_OPTIONAL))
+    for member in members:
+        found.update((path, file.read_bytes()) for path, file in _files(member))
     return found
 
 

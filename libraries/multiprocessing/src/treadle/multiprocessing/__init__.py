@@ -10,7 +10,8 @@ has the differences. Layout:
 
     context                  the functions of this module
     processes, pool, queues, synchronize    subclasses of the standard library's
-    state, places            shared classes, and the keeper that holds their objects
+    popen, remote            start a process, on this machine or at a worker
+    state, places            shared classes, the keeper that holds their objects, and the workers
     by_value                 pickles with the definitions of `__main__`
     installation             replaces the standard module
     files                    `open` and `os` for objects of a store
@@ -22,10 +23,11 @@ from .context import default as _default
 from .errors import HolderLost as HolderLost
 from .errors import WorkerLost as WorkerLost
 from .installation import install as install
+from .places import set_executor as set_executor
 
-__all__ = ["HolderLost", "WorkerLost", "install"]
+__all__ = ["HolderLost", "WorkerLost", "install", "set_executor"]
 __all__ += [name for name in dir(_default) if not name.startswith("_") and name != "reducer"]
-globals().update((name, getattr(_default, name)) for name in __all__[3:])
+globals().update((name, getattr(_default, name)) for name in __all__[4:])
 
 if TYPE_CHECKING:
 

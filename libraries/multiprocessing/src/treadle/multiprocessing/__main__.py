@@ -1,4 +1,5 @@
-"""`python -m treadle.multiprocessing PROGRAM [ARGUMENT...]` runs a program whose `multiprocessing` is treadle's."""
+"""`python -m treadle.multiprocessing [--executor NAME] PROGRAM [ARGUMENT...]` runs a program whose `multiprocessing` is
+treadle's."""
 
 from __future__ import annotations
 
@@ -7,13 +8,16 @@ import sys
 import types
 from pathlib import Path
 
-from . import install
+from . import install, set_executor
 
 
 def main(arguments: list[str]) -> int | str:
     """Run the program as `__main__`; returns the exit status, or an error for a program that cannot be read."""
+    if arguments[:1] == ["--executor"]:
+        set_executor(*arguments[1:2])
+        arguments = arguments[2:]
     if not arguments:
-        return "usage: python -m treadle.multiprocessing PROGRAM [ARGUMENT...]"
+        return "usage: python -m treadle.multiprocessing [--executor NAME] PROGRAM [ARGUMENT...]"
     program = arguments[0]
     try:
         source = Path(program).read_bytes()

@@ -1,23 +1,30 @@
-"""Where the shared objects of a program live: at one keeper, which the first process starts and which ends with it."""
+"""Where the processes of a program run, and where its shared objects live: at one keeper, which the first process
+starts and which ends with it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import secrets
+import sys
 import tempfile
 import threading
 from concurrent.futures import Future
 from multiprocessing import util
 from multiprocessing.process import current_process
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from treadle.primitives.objects import Handle, Keepers
-from treadle.primitives.objects.client_session import Access
+from treadle.primitives.objects.client_session import RUN, Access
 from treadle.primitives.objects.handle import create
+from treadle.primitives.sealing import SealedStore
 
 from .state import Packed, Presence
+
+if TYPE_CHECKING:
+    from treadle.client import Session
 
 T = TypeVar("T")
 _PLACE = "treadle_objects"
@@ -28,19 +35,50 @@ _lock, _beginning = threading.RLock(), threading.RLock()
 _presence: dict[tuple[int, Access], int] = {}
 
 
+_executors: list[str] = []
+_sessions: list[Session] = []
+
+
+def set_executor(name: str) -> None:
+    """Let the processes that this one starts run at the workers of an executor: `lambda`, `openwhisk`, or `local` for
+    all machines of a cluster. Raises RuntimeError when a process or a shared object has been made here.
+    """
+    if _PLACE in current_process()._config:  # type: ignore[attr-defined]
+        raise RuntimeError("set the executor before the first process, lock, queue or pool")
+    _executors[:] = [name]
+
+
+def workers() -> Session | None:
+    """Return the session at whose workers processes run; None: they run on this machine."""
+    if _executors and not _sessions:
+        from treadle.client import session  # not installed at workers
+
+        name = os.path.basename(sys.argv[0]).partition(".")[0] or "program"
+        _sessions.append(session(name, executor=_executors[0]))
+    return _sessions[0] if _sessions else None
+
+
+def take_by_value() -> None:
+    """Modules of the program's project are not at the workers: send their functions and classes with each process."""
+    from treadle.client.project_modules import take_by_value
+
+    take_by_value()
+
+
 def place() -> Access:
     """Return where the objects of this program live. Starts the keeper in the first process."""
     config: dict[str, Any] = current_process()._config  # type: ignore[attr-defined]
     with _lock:
         if _PLACE not in config:
             folder = os.path.join(util.get_temp_dir(), "treadle")
-            keepers = Keepers(folder)
-            os.mkdir(os.path.join(folder, "large"))
+            at = workers()
+            keepers = at.keepers() if at else Keepers(folder)
+            os.makedirs(os.path.join(folder, "large"))
             config[_PLACE] = keepers.access
 
             def close() -> None:
                 config.pop(_PLACE, None)
-                keepers.close()
+                (at.end if at else keepers.close)()
 
             util.Finalize(None, close, exitpriority=-50)  # after the children ended, before the folder is removed
         found: Access = config[_PLACE]
@@ -87,26 +125,36 @@ def _begin_presence() -> int:
     return answer.result()
 
 
-def _folder() -> Path:
-    return Path(place().place[1]).parent / "large"
-
-
 def packed(data: bytes) -> Packed:
-    """Return the bytes, or the name of a file that holds them."""
+    """Return the bytes, or the name of a file or of an object in the store that holds them."""
     if len(data) <= _SMALL:
         return data
-    descriptor, name = tempfile.mkstemp(dir=_folder())
+    _, key, folder, _ = place().place
+    if key.startswith(RUN):
+        name = f"{folder}/large/{secrets.token_hex(16)}"
+        SealedStore(place().store, place().key).put(name, data)
+        return name
+    descriptor, name = tempfile.mkstemp(dir=Path(key).parent / "large")
     with open(descriptor, "wb") as file:
         file.write(data)
     return name
 
 
 def unpacked(item: Packed, *, keep: bool = False) -> bytes:
-    """Return the bytes of an item, and remove its file unless others will read it."""
+    """Return the bytes of an item, and remove its file or object unless others will read it."""
     if isinstance(item, bytes):
         return item
-    data = Path(item).read_bytes()
+    here = os.path.isabs(item)
+    data = Path(item).read_bytes() if here else bytes(SealedStore(place().store, place().key).get(item))
     if not keep:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(item)
+        remove(item)
     return data
+
+
+def remove(item: str) -> None:
+    """Remove the file or object of an item."""
+    if not os.path.isabs(item):
+        place().store.delete([item])
+        return
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(item)

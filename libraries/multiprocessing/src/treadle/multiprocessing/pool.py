@@ -9,7 +9,6 @@ import contextlib
 import functools
 import multiprocessing.pool
 import multiprocessing.queues
-import os
 import threading
 import weakref
 from collections import deque
@@ -23,7 +22,7 @@ from treadle.primitives.objects.handle import drop_target
 
 from .by_value import dumps, loads
 from .errors import WorkerLost
-from .places import new, packed, unpacked
+from .places import new, packed, remove, unpacked, workers
 from .processes import Process
 from .state import Packed, PoolTasks
 
@@ -53,7 +52,7 @@ class WorkerSide:
         with contextlib.suppress(ObjectLost, ObjectMissing):
             self._tasks.finish(result[:2], body)
         if self._file:
-            os.unlink(self._file)
+            remove(self._file)
             self._file = ""
 
 
@@ -135,6 +134,8 @@ class Pool(multiprocessing.pool.Pool):
             raise ValueError("treadle_retries must not be negative")
         self._retries = treadle_retries
         of: Any = _PoolContext(getattr(context, "Process", Process))
+        if processes is None and (at := workers()) is not None:
+            processes = at.slots
         super().__init__(processes, initializer, initargs, maxtasksperchild, of)
 
     def _setup_queues(self) -> None:

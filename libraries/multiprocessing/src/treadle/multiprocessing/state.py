@@ -7,6 +7,7 @@ reports the end of that session, about a second later, to `_session_ended`.
 from __future__ import annotations
 
 from collections import deque
+from signal import SIGKILL
 from threading import BrokenBarrierError
 from typing import Any
 
@@ -78,6 +79,27 @@ class Permits:
     def _session_ended(self, session: int) -> None:
         self.lost += self.holders.count(session)
         self.holders = [holder for holder in self.holders if holder != session]
+
+
+@shared
+class RemoteProcess:
+    """A process at a worker. It begins once, although its call may run again, and then gets signals."""
+
+    def __init__(self) -> None:
+        self.begun = False
+        self.signals: list[int] = []
+
+    def begin(self) -> int:
+        """Returns 0, or the signal that the process has died of."""
+        begun, self.begun = self.begun, True
+        return SIGKILL if begun else (self.signals or [0])[0]
+
+    def send(self, signal: int) -> None:
+        self.signals.append(signal)
+
+    @when(lambda self: self.signals)
+    def take(self) -> int:
+        return self.signals.pop(0)
 
 
 @shared

@@ -1,0 +1,123 @@
+"""Starts a process on this machine.
+
+The fork server of the standard library starts each process, as a copy of a process that has only imported this package.
+The process inherits neither descriptors nor memory: all that it gets is in one pickle.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import sys
+import types
+from multiprocessing import (
+    context,
+    forkserver,
+    popen_forkserver,
+    process,
+    resource_sharer,
+    resource_tracker,
+    spawn,
+    util,
+)
+from typing import Any
+
+from treadle.primitives import run_keys
+
+from .by_value import dumps, loads, refresh
+from .installation import install, is_installed
+from .places import inherited
+
+_server: Any = forkserver._forkserver
+
+
+class Popen(popen_forkserver.Popen):
+    """Starts a process and watches it."""
+
+    method = "treadle"
+    DupFd = resource_sharer.DupFd  # type: ignore[assignment]  # descriptors are fetched when the process needs them
+
+    def duplicate_for_child(self, fd: int) -> int:
+        return fd
+
+    @classmethod
+    def started(cls, settings: dict[str, Any], arrival: tuple[Any, ...]) -> Popen:
+        """Start a process that another machine has prepared."""
+        found = cls.__new__(cls)
+        found.returncode = None
+        found._start(settings, arrival)
+        return found
+
+    def _launch(self, process_obj: Any) -> None:
+        refresh()
+        process_obj._config.update(inherited())
+        settings = spawn.get_preparation_data(process_obj._name)
+        for name in ("init_main_from_name", "init_main_from_path"):
+            settings.pop(name, None)  # the program's file does not run again
+        context.set_spawning_popen(self)
+        try:
+            body = dumps(process_obj)
+            self._start(settings, (dict(os.environ), inherited(), _main_file(), is_installed(), body))
+        finally:
+            context.set_spawning_popen(None)
+
+    def _start(self, settings: dict[str, Any], arrival: tuple[Any, ...]) -> None:
+        self.sentinel, writer = _connect()
+        alive = os.dup(writer)  # its end tells the process that its parent has ended
+        self.finalizer = util.Finalize(self, util.close_fds, (alive, self.sentinel))  # type: ignore[attr-defined]
+        with open(writer, "wb") as file:
+            file.write(pickle.dumps(settings) + pickle.dumps(_Arrival(run_keys.held(), *arrival)))
+        self.pid = forkserver.read_signed(self.sentinel)
+
+
+def _connect() -> tuple[int, int]:
+    """Ask the fork server of the program for a process; returns the descriptors of its status and its input."""
+    try:
+        return forkserver.connect_to_new_process([])
+    except OSError:  # it has ended, or a worker has cleared its temporary folder, with the socket
+        vars(_server).pop("ensure_running", None)  # see `_arrived`
+        with contextlib.suppress(FileNotFoundError):
+            _server._stop()
+        if not os.path.isdir(util.get_temp_dir()):
+            process.current_process()._config.pop("tempdir")  # type: ignore[attr-defined]
+        return forkserver.connect_to_new_process([])
+
+
+class _Arrival:
+    """Unpickled by the process as its process object."""
+
+    def __init__(self, *state: Any) -> None:
+        self._state = state
+
+    def __reduce__(self) -> Any:
+        return _arrived, self._state
+
+
+def _arrived(
+    keys: dict[str, bytes],
+    environment: dict[str, str],
+    config: dict[str, Any],
+    file: str | None,
+    installed: bool,
+    body: bytes,
+) -> process.BaseProcess:
+    for run, key in keys.items():
+        run_keys.hold(run, key)
+    _server.ensure_running = resource_tracker.ensure_running  # it runs: CPython would start one for each process
+    if environment:  # of this machine
+        os.environ.clear()
+        os.environ.update(environment)
+    process.current_process()._config.update(config)  # type: ignore[attr-defined]
+    main = types.ModuleType("__main__")
+    if file is not None:
+        main.__file__ = file
+    sys.modules["__main__"] = sys.modules["__mp_main__"] = main
+    if installed:
+        install()
+    found: process.BaseProcess = loads(body)
+    return found
+
+
+def _main_file() -> str | None:
+    return getattr(sys.modules["__main__"], "__file__", None)

@@ -1,0 +1,181 @@
+"""Programs whose processes run at the workers of an executor: of this machine, or emulated functions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+import pytest
+from libraries.programs import output, run
+from orchestrator.client.test_sessions_on_functions import emulated_lambda, emulated_openwhisk
+
+from treadle.orchestrator import embedded
+from treadle.orchestrator.environment.home import Home
+
+pytestmark = pytest.mark.timeout(600)
+LOCAL = """
+[functions]
+slots = 4
+"""
+
+
+class Workers(NamedTuple):
+    """Where processes run."""
+
+    executor: str
+    environ: Mapping[str, str]
+
+    def output(self, folder: Path, program: str) -> list[str]:
+        return output(folder, program, self.environ, self.executor)
+
+
+@contextmanager
+def local(home: Home, folder: Path) -> Iterator[Workers]:
+    home.profiles.write_text(LOCAL)
+    yield Workers("local", {})
+
+
+@pytest.fixture(
+    scope="module", params=[local, emulated_lambda, emulated_openwhisk], ids=["local", "lambda", "openwhisk"]
+)
+def workers(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Workers]:
+    home = Home(tmp_path_factory.mktemp("home"))
+    with TemporaryDirectory() as folder, request.param(home, Path(folder)) as found:  # short: names of sockets are, too
+        environ = {"TREADLE_HOME": str(home.path), "TREADLE_PROFILE": "functions", "TREADLE_PEERS": "tls://127.0.0.1:0"}
+        if not isinstance(found, Workers):
+            home.profiles.write_text(found.profile)
+            found = Workers(found.executor, found.environment)
+        try:
+            yield Workers(found.executor, {**environ, **found.environ})
+        finally:
+            embedded.down(home)
+
+
+def test_processes_share_locks_and_queues(workers: Workers, tmp_path: Path) -> None:
+    (tmp_path / "numbers_of_project.py").write_text("def doubled(number):\n    return 2 * number\n")
+    program = """
+        import multiprocessing, os, sys
+        from numbers_of_project import doubled
+
+        def work(number, lock, found, data):
+            with lock:
+                found.put((doubled(number), len(data), os.getpid() == parent))
+            sys.exit(number)
+
+        parent = os.getpid()
+        lock, found = multiprocessing.Lock(), multiprocessing.Queue()
+        processes = [multiprocessing.Process(target=work, args=(n, lock, found, bytes(n * 100_000))) for n in range(3)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join()
+        print([process.exitcode for process in processes], sorted(found.get() for _ in processes))
+    """
+    expected = "[0, 1, 2] [(0, 0, False), (2, 100000, False), (4, 200000, False)]"
+    assert workers.output(tmp_path, program) == [expected]
+
+
+def test_pool_has_a_worker_for_each_slot(workers: Workers, tmp_path: Path) -> None:
+    program = """
+        import multiprocessing
+
+        def reciprocal(number):
+            return 1 / number
+
+        with multiprocessing.Pool() as pool:
+            print(pool._processes, pool.map(reciprocal, [1, 2, 4]), sum(map(len, pool.imap(bytes, [100_000] * 3))))
+            try:
+                pool.apply(reciprocal, [0])
+            except ZeroDivisionError as error:
+                print("in reciprocal" in str(error.__cause__))
+    """
+    first, second = workers.output(tmp_path, program)
+    slots, _, others = first.partition(" ")
+    assert int(slots) == (4 if workers.executor == "local" else 2)
+    assert (others, second) == ("[1.0, 0.5, 0.25] 300000", "True")
+
+
+def test_process_dies_of_a_signal_and_of_its_own(workers: Workers, tmp_path: Path) -> None:
+    program = """
+        import multiprocessing, os, signal, time
+
+        def hold(lock, held):
+            lock.acquire()
+            held.set()
+            time.sleep(600)
+
+        lock, held = multiprocessing.Lock(), multiprocessing.Event()
+        process = multiprocessing.Process(target=hold, args=(lock, held))
+        process.start()
+        held.wait()
+        process.terminate()
+        process.join()
+        print(process.exitcode, process.is_alive(), multiprocessing.active_children())
+        process = multiprocessing.Process(target=os.abort)
+        process.start()
+        process.join()
+        print(process.exitcode)
+    """
+    assert workers.output(tmp_path, program) == ["-15 False []", "-6"]
+
+
+def test_process_that_a_worker_starts_runs_beside_it(workers: Workers, tmp_path: Path) -> None:
+    program = """
+        import multiprocessing, os
+
+        def inner(found):
+            found.put(os.getppid() != os.getpid())
+
+        def outer(found):
+            process = multiprocessing.Process(target=inner, args=(found,))
+            process.start()
+            process.join()
+            found.put(process.exitcode)
+
+        found = multiprocessing.SimpleQueue()
+        process = multiprocessing.Process(target=outer, args=(found,))
+        process.start()
+        print(found.get(), found.get())
+        process.join()
+    """
+    assert workers.output(tmp_path, program) == ["True 0"]
+
+
+@pytest.mark.parametrize("made", ["Value('i', 0)", "RawArray('d', 10)", "Pipe()[0]"])
+def test_memory_and_sockets_of_this_machine_are_refused(workers: Workers, tmp_path: Path, made: str) -> None:
+    if workers.executor != "local":
+        pytest.skip("the program's side is the same for all executors")
+    program = f"""
+        import multiprocessing
+
+        multiprocessing.Process(target=print, args=(multiprocessing.{made},)).start()
+    """
+    done = run(tmp_path, program, environ=workers.environ, executor=workers.executor)
+    assert done.returncode == 1
+    assert "pipes, values and arrays are memory and sockets of this machine" in done.stderr
+
+
+def test_killed_worker_is_an_exit_code(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    program = """
+        import multiprocessing, os, signal, time
+
+        def die(begun):
+            begun.append(1)
+            os.kill(os.getppid(), signal.SIGKILL)  # the fork server
+            os.killpg(0, signal.SIGKILL)  # and the worker
+
+        begun = []
+        process = multiprocessing.Process(target=die, args=(begun,))
+        process.start()
+        process.join()
+        print(process.exitcode)
+    """
+    home = tmp_path_factory.mktemp("home")
+    try:
+        assert output(tmp_path, program, {**os.environ, "TREADLE_HOME": str(home)}, "local")[-1:] == ["-9"]
+    finally:
+        embedded.down(Home(home))
