@@ -91,7 +91,7 @@ def test_every_library_of_the_package_loads_from_it(unpacked: Path) -> None:
 def test_every_module_of_treadle_in_the_package_compiles_and_is_there_once(package: Package) -> None:
     wanted = {
         str(file.relative_to(ROOT / member / "src"))
-        for member in ("primitives", "executors")
+        for member in ("primitives", "executors", "libraries/multiprocessing")
         for file in (ROOT / member / "src").rglob("*.py")
     }
     assert {name for name in package.sizes if name.startswith("treadle/") and name.endswith(".py")} == wanted
@@ -147,7 +147,7 @@ def test_an_extra_file_is_inside_and_changes_the_digest(monkeypatch: pytest.Monk
 
 def test_an_editable_member_gives_what_its_wheel_would(package: Package, tmp_path: Path) -> None:
     uv = Path(sys.executable).with_name("uv")
-    for member in ("primitives", "executors"):
+    for member in ("primitives", "executors", "libraries/multiprocessing"):
         command = [str(uv), "build", "--quiet", "--wheel", "--out-dir", str(tmp_path), str(ROOT / member)]
         subprocess.run(command, check=True, capture_output=True)
     wanted: dict[str, bytes] = {}

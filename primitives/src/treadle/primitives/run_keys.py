@@ -1,4 +1,4 @@
-"""The keys of runs in which this process takes part: a task holds its run's key, a client the keys of its sessions.
+"""The keys of runs in which this process takes part: tasks hold that of their run, clients all of their sessions.
 
 A value that needs the key of a run names the run, so that no key travels with it.
 """

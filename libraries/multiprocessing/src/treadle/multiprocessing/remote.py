@@ -24,7 +24,9 @@ from .places import new, take_by_value, workers
 from .popen import Popen
 from .state import RemoteProcess
 
-_numbers = itertools.count((1 << 22) + 1)  # above all ids of processes: nobody signals a process of this machine
+_numbers = itertools.count(
+    (1 << 22) + 1
+)  # above all ids of processes of this machine, so that a signal to it reaches none
 _OF_MACHINE = "sys_path", "dir", "orig_dir", "authkey"
 """Settings that mean nothing elsewhere, or must not be stored."""
 
@@ -64,7 +66,7 @@ def _report(writer: int, call: Future[int]) -> None:
     except Exception as error:  # noqa: BLE001  the worker was lost, or the call refused
         sys.stderr.write(f"a process at a worker: {error}\n")
         status = -signal.SIGKILL
-    with contextlib.suppress(OSError), open(writer, "wb") as file:  # nobody may wait for it any more
+    with contextlib.suppress(OSError), open(writer, "wb") as file:  # the sentinel may be closed
         forkserver.write_signed(file.fileno(), status)
 
 
