@@ -12,7 +12,8 @@ from typing import Any
 import treadle.multiprocessing
 
 treadle.multiprocessing.install()
-if executor := os.environ.pop("CPYTHON_SUITE_EXECUTOR", ""):
+executor = os.environ.pop("CPYTHON_SUITE_EXECUTOR", "")
+if executor:
     treadle.multiprocessing.set_executor(executor)
     globals()["__file__"] = None  # like an installed module: workers import it, and do not get it by value
 

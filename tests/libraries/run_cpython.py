@@ -1,13 +1,12 @@
 """Run a share of the tests of `cpython_suite`, `run_cpython.py SHARE OF`, or some, `run_cpython.py CLASS[.TEST]...`.
 
-It writes a JSON line for each test. The tests of `cpython_left_out.toml` do not run.
+It writes a JSON line for each test. The tests of `TABLES` do not run.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
-import os
 import signal
 import sys
 import time
@@ -20,9 +19,12 @@ from typing import Any
 
 cpython_suite: Any = importlib.import_module("cpython_suite")  # beside this file
 
-LIMIT = float(os.environ.get("CPYTHON_SUITE_LIMIT", "200"))
+LIMIT = 200
 """Seconds for one test."""
-LEFT_OUT: dict[str, str] = tomllib.loads((Path(__file__).parent / "cpython_left_out.toml").read_text("utf-8"))
+TABLES = ["cpython_left_out.toml", *(["cpython_left_out_at_workers.toml"] if cpython_suite.executor else [])]
+LEFT_OUT: dict[str, str] = {}
+for table in TABLES:
+    LEFT_OUT |= tomllib.loads((Path(__file__).parent / table).read_text("utf-8"))
 
 
 class Lines(unittest.TestResult):

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from treadle.orchestrator import embedded
+from treadle.orchestrator.environment.home import Home
 
 RUNNER = Path(__file__).parent / "run_cpython.py"
 SHARES = 4
@@ -26,14 +31,32 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+@pytest.fixture(scope="module", params=["here", pytest.param("at workers", marks=pytest.mark.chaos)])
+def outcomes(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[list[dict[str, Any]]]:
+    """What the tests say, with processes of this machine, or at the 24 workers of an executor."""
+    if request.param == "here":
+        yield run(tmp_path_factory, {})
+        return
+    home = Home(tmp_path_factory.mktemp("home"))
+    home.profiles.write_text("[many]\nslots = 24\n")
+    place = {"TREADLE_HOME": str(home.path), "TREADLE_PROFILE": "many", "PYTHONPATH": str(RUNNER.parent)}
+    try:
+        yield run(tmp_path_factory, {**place, "CPYTHON_SUITE_EXECUTOR": "local"})
+    finally:
+        embedded.down(home)
+
+
+def run(folders: pytest.TempPathFactory, environ: dict[str, str]) -> list[dict[str, Any]]:
     runners = []
     for number in range(SHARES):
-        folder = tmp_path_factory.mktemp("share")  # the tests write files
+        folder = folders.mktemp("share")  # the tests write files
         command = [sys.executable, "-W", "ignore", str(RUNNER), str(number), str(SHARES)]
         with (folder / "errors").open("w") as errors:
-            runner = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=errors, text=True)
+            runner = subprocess.Popen(
+                command, cwd=folder, stdout=subprocess.PIPE, stderr=errors, text=True, env={**os.environ, **environ}
+            )
         runners.append(runner)
     return [json.loads(line) for runner in runners for line in runner.communicate()[0].splitlines()]
 

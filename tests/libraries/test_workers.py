@@ -145,18 +145,64 @@ def test_process_that_a_worker_starts_runs_beside_it(workers: Workers, tmp_path:
     assert workers.output(tmp_path, program) == ["True 0"]
 
 
-@pytest.mark.parametrize("made", ["Value('i', 0)", "RawArray('d', 10)", "Pipe()[0]"])
-def test_memory_and_sockets_of_this_machine_are_refused(workers: Workers, tmp_path: Path, made: str) -> None:
+def test_pipes_end_and_values_are_shared(workers: Workers, tmp_path: Path) -> None:
+    program = """
+        import multiprocessing
+        from multiprocessing import connection
+
+        def work(end, hits, cells, name):
+            for message in iter(end.recv, None):
+                with hits.get_lock():
+                    hits.value += 1
+                end.send_bytes(message * 2)
+            cells[1:3] = [7.5, 8]
+            name.value = b"worker"
+
+        mine, other = multiprocessing.Pipe()
+        hits, cells = multiprocessing.Value("i", 40), multiprocessing.RawArray("d", 4)
+        name = multiprocessing.Array("c", 10)
+        process = multiprocessing.Process(target=work, args=(other, hits, cells, name))
+        process.start()
+        other.close()
+        for message in (b"a", b"b" * 100_000):
+            mine.send(message)
+            print(connection.wait([mine], 60) == [mine], len(mine.recv_bytes()))
+        mine.send(None)
+        try:
+            mine.recv()
+        except EOFError:
+            print("end", hits.value, cells[:], name.value)
+        try:
+            mine.send(1)
+        except BrokenPipeError:
+            print("broken")
+        process.join()
+    """
+    assert workers.output(tmp_path, program) == [
+        "True 2",
+        "True 200000",
+        "end 42 [0.0, 7.5, 8.0, 0.0] b'worker'",
+        "broken",
+    ]
+
+
+@pytest.mark.parametrize("made", ["heap.BufferWrapper(8)", "Value(Point)"])
+def test_memory_of_this_machine_is_refused(workers: Workers, tmp_path: Path, made: str) -> None:
     if workers.executor != "local":
         pytest.skip("the program's side is the same for all executors")
     program = f"""
-        import multiprocessing
+        import ctypes, multiprocessing
+        from multiprocessing import heap
 
-        multiprocessing.Process(target=print, args=(multiprocessing.{made},)).start()
+        class Point(ctypes.Structure):
+            _fields_ = [("x", ctypes.c_double)]
+
+        Value = multiprocessing.Value
+        multiprocessing.Process(target=print, args=({made},)).start()
     """
     done = run(tmp_path, program, environ=workers.environ, executor=workers.executor)
     assert done.returncode == 1
-    assert "pipes, values and arrays are memory and sockets of this machine" in done.stderr
+    assert "memory" in done.stderr.splitlines()[-2]
 
 
 def test_killed_worker_is_an_exit_code(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -120,8 +120,8 @@ class Session(SessionCalls):
         """Start keepers of shared objects for the calls of this session, wherever they run. They end with this process,
         or when it lets go of the session.
 
-        The settings are those of `Keepers`. The key is derived from that of the session's run, and the views are in the
-        run's folder of the store. With `durability="store"` the objects are there again after `attach`.
+        The settings have the same meaning for `Keepers`. The key is derived from the key of the session's run, and the
+        views are in the folder of the run. With `durability="store"` the objects are there again after `attach`.
 
         - `host`: address of this machine that the workers reach; default: that of `peers` in the profile, if it is set.
 

@@ -11,6 +11,8 @@ from typing import Any
 
 from . import synchronize
 from .by_value import dumps
+from .pipes import remote_pipe
+from .places import spans_machines
 from .pool import Pool
 
 SERIALIZER = "treadle"
@@ -42,7 +44,9 @@ def _rebuilt(descriptor: Any, readable: bool, writable: bool) -> Connection:
 reduction.register(Connection, _reduced)
 
 
-def pipe(duplex: bool = True) -> tuple[Connection, Connection]:
+def pipe(duplex: bool = True) -> Any:
+    if spans_machines():
+        return remote_pipe(duplex)
     one, other = connection.Pipe(duplex)
     return _taken(one), _taken(other)
 

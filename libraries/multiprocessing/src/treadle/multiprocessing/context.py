@@ -6,9 +6,19 @@ from collections.abc import Callable, Iterable
 from multiprocessing import context, forkserver
 from typing import Any
 
-from . import connections, pool, processes, queues, synchronize
+from . import cells, connections, pool, processes, queues, synchronize
+from .places import spans_machines
 
 METHODS = ["spawn", "fork", "forkserver"]
+
+
+def _memory(name: str) -> Any:
+    """A function of the context: memory of this machine, or elements at the keeper."""
+
+    def make(self: Any, *arguments: Any, **settings: Any) -> Any:
+        return getattr(cells if spans_machines() else super(TreadleContext, self), name)(*arguments, **settings)
+
+    return make
 
 
 class TreadleContext(context.BaseContext):
@@ -29,6 +39,8 @@ class TreadleContext(context.BaseContext):
 
     def __init__(self, method: str) -> None:
         self._name = method
+
+    RawValue, RawArray, Value, Array = map(_memory, ("RawValue", "RawArray", "Value", "Array"))
 
     def Manager(self) -> Any:
         """Return a manager. Its server runs, in a process of this context."""

@@ -4,24 +4,21 @@ starts and which ends with it.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import sys
-import tempfile
 import threading
 from concurrent.futures import Future
 from multiprocessing import util
 from multiprocessing.process import current_process
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from treadle.primitives.objects import Handle, Keepers
+from treadle.primitives.objects import Handle, Keepers, large_values
 from treadle.primitives.objects.client_session import RUN, Access
 from treadle.primitives.objects.handle import create
-from treadle.primitives.sealing import SealedStore
+from treadle.primitives.objects.large_values import Packed
 
-from .state import Packed, Presence
+from .state import Presence
 
 if TYPE_CHECKING:
     from treadle.client import Session
@@ -29,8 +26,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _PLACE = "treadle_objects"
 """Key of the configuration that each process inherits from the process that started it."""
-_SMALL = 64 << 10
-"""Bytes above which a pickle is a file, so that large items stay out of the keeper."""
 _lock, _beginning = threading.RLock(), threading.RLock()
 _presence: dict[tuple[int, Access], int] = {}
 
@@ -58,13 +53,6 @@ def workers() -> Session | None:
     return _sessions[0] if _sessions else None
 
 
-def take_by_value() -> None:
-    """Modules of the program's project are not at the workers: send their functions and classes with each process."""
-    from treadle.client.project_modules import take_by_value
-
-    take_by_value()
-
-
 def place() -> Access:
     """Return where the objects of this program live. Starts the keeper in the first process."""
     config: dict[str, Any] = current_process()._config  # type: ignore[attr-defined]
@@ -73,7 +61,6 @@ def place() -> Access:
             folder = os.path.join(util.get_temp_dir(), "treadle")
             at = workers()
             keepers = at.keepers() if at else Keepers(folder)
-            os.makedirs(os.path.join(folder, "large"))
             config[_PLACE] = keepers.access
 
             def close() -> None:
@@ -83,6 +70,12 @@ def place() -> Access:
             util.Finalize(None, close, exitpriority=-50)  # after the children ended, before the folder is removed
         found: Access = config[_PLACE]
     return found
+
+
+def spans_machines() -> bool:
+    """Return whether processes of the program run at workers, here or where it began."""
+    at: Access | None = current_process()._config.get(_PLACE)  # type: ignore[attr-defined]
+    return bool(_executors) or (at is not None and at.place[1].startswith(RUN))
 
 
 def inherited() -> dict[str, Any]:
@@ -126,35 +119,12 @@ def _begin_presence() -> int:
 
 
 def packed(data: bytes) -> Packed:
-    """Return the bytes, or the name of a file or of an object in the store that holds them."""
-    if len(data) <= _SMALL:
-        return data
-    _, key, folder, _ = place().place
-    if key.startswith(RUN):
-        name = f"{folder}/large/{secrets.token_hex(16)}"
-        SealedStore(place().store, place().key).put(name, data)
-        return name
-    descriptor, name = tempfile.mkstemp(dir=Path(key).parent / "large")
-    with open(descriptor, "wb") as file:
-        file.write(data)
-    return name
+    return large_values.packed(place(), data)
 
 
 def unpacked(item: Packed, *, keep: bool = False) -> bytes:
-    """Return the bytes of an item, and remove its file or object unless others will read it."""
-    if isinstance(item, bytes):
-        return item
-    here = os.path.isabs(item)
-    data = Path(item).read_bytes() if here else bytes(SealedStore(place().store, place().key).get(item))
-    if not keep:
-        remove(item)
-    return data
+    return large_values.unpacked(place(), item, keep=keep)
 
 
-def remove(item: str) -> None:
-    """Remove the file or object of an item."""
-    if not os.path.isabs(item):
-        place().store.delete([item])
-        return
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(item)
+def remove(item: Packed) -> None:
+    large_values.remove(place(), item)

@@ -19,12 +19,13 @@ from typing import Any
 from treadle.primitives.errors import TreadleError
 from treadle.primitives.objects import Handle, ObjectLost, ObjectMissing
 from treadle.primitives.objects.handle import drop_target
+from treadle.primitives.objects.large_values import Packed
 
 from .by_value import dumps, loads
 from .errors import WorkerLost
 from .places import new, packed, remove, unpacked, workers
 from .processes import Process
-from .state import Packed, PoolTasks
+from .state import PoolTasks
 
 _SimpleQueue = multiprocessing.queues.SimpleQueue  # `install` replaces the name
 _QUEUED = 100
@@ -36,7 +37,7 @@ class WorkerSide:
 
     def __init__(self, tasks: Handle[PoolTasks]) -> None:
         self._tasks = tasks
-        self._file = ""
+        self._body: Packed = b""
 
     def get(self) -> Any:
         """Wait for a task; None: end."""
@@ -44,16 +45,14 @@ class WorkerSide:
             body = self._tasks.take()
         except (ObjectLost, ObjectMissing):  # the pool is terminated
             return None
-        self._file = body if isinstance(body, str) else ""
+        self._body = body or b""
         return None if body is None else loads(unpacked(body, keep=True))
 
     def put(self, result: tuple[Any, int, Any]) -> None:
         body = packed(dumps(result))
         with contextlib.suppress(ObjectLost, ObjectMissing):
             self._tasks.finish(result[:2], body)
-        if self._file:
-            remove(self._file)
-            self._file = ""
+        remove(self._body)
 
 
 class PoolSide(WorkerSide):

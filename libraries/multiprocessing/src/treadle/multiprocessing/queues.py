@@ -10,6 +10,7 @@ import contextlib
 import multiprocessing.queues
 import os
 import threading
+from collections.abc import Callable
 from queue import Empty
 from typing import Any
 
@@ -65,7 +66,7 @@ class End:
 
     def __init__(self, channel: Handle[QueueItems]) -> None:
         self._channel = channel
-        self._watch: _Watch | None = None
+        self._watch: Watch | None = None
         self.closed = False
 
     def send_bytes(self, data: bytes) -> None:
@@ -87,7 +88,7 @@ class End:
     def fileno(self) -> int:
         """Return a descriptor for `connection.wait`. It is readable while there are items."""
         if self._watch is None:
-            self._watch = _Watch(self._channel)
+            self._watch = Watch(self._channel.ready)
         return self._watch.descriptor
 
     def poll(self, timeout: float | None = 0.0) -> bool:
@@ -103,12 +104,12 @@ class End:
             raise OSError("handle is closed")
 
 
-class _Watch:
-    """Makes a descriptor readable while a channel has items, as far as this process knows."""
+class Watch:
+    """Makes a descriptor readable while there are items, as far as this process knows. `ready` waits for one."""
 
-    def __init__(self, channel: Handle[QueueItems]) -> None:
+    def __init__(self, ready: Callable[[], object]) -> None:
         self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._channel, self._taken = channel, threading.Event()
+        self._ready, self._taken = ready, threading.Event()
         threading.Thread(target=self._run, name="treadle-queue-watch", daemon=True).start()
 
     def look(self) -> None:
@@ -120,7 +121,7 @@ class _Watch:
     def _run(self) -> None:
         with contextlib.suppress(TreadleError):  # the keeper has ended
             while True:
-                self._channel.ready()
+                self._ready()
                 os.eventfd_write(self.descriptor, 1)
                 self._taken.wait()
                 self._taken.clear()

@@ -1,7 +1,7 @@
 """Starts a process at a worker of the program's session: a function, or another machine of a cluster.
 
 A process is one call of the session. The call starts an ordinary process beside it and waits for its end. So memory,
-exit codes and signals are as usual; and what the process shares with others lives at the session's keepers.
+exit codes and signals are as usual. What the process shares with others lives at the session's keepers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from treadle.primitives.errors import TreadleError, UsageError
 from treadle.primitives.objects import Handle
 
-from .places import new, take_by_value, workers
+from .places import new, workers
 from .popen import Popen
 from .state import RemoteProcess
 
@@ -35,12 +35,14 @@ class RemotePopen(Popen):
     """Starts a process at a worker and watches it."""
 
     def _launch(self, process_obj: Any) -> None:
-        take_by_value()
+        from treadle.client.project_modules import take_by_value  # not at workers
+
+        take_by_value()  # their modules are not at the worker
         super()._launch(process_obj)
 
     def duplicate_for_child(self, fd: int) -> int:  # noqa: ARG002
-        text = "pipes, values and arrays are memory and sockets of this machine, and the process runs at a worker"
-        raise UsageError(text, "Use queues, or the objects of treadle.")
+        text = "a descriptor or memory of this machine cannot be sent to a process at a worker"
+        raise UsageError(text, "Make pipes, values and arrays with the functions of multiprocessing.")
 
     def _start(self, settings: dict[str, Any], arrival: tuple[Any, ...]) -> None:
         session = workers()

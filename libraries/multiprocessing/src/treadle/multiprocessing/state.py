@@ -12,16 +12,15 @@ from threading import BrokenBarrierError
 from typing import Any
 
 from treadle.primitives.objects import current, read, removes, shared, then, when
+from treadle.primitives.objects.large_values import Packed
 
 from .errors import HolderLost, ReleasedTooOften
 
 CHANNEL_BYTES = 4 << 20
 """Bytes of the items of a queue, or of the tasks of a pool, above which a sender waits."""
-Packed = bytes | str
-"""A pickle, or the name of the file that holds it."""
 
 
-def _bytes(item: Packed | None) -> int:
+def size_of(item: Packed | None) -> int:
     return len(item or "")
 
 
@@ -215,14 +214,14 @@ class QueueItems:
     def put(self, holder: int, item: Packed) -> None:
         """Add an item, for which the process has a place if the queue has a bound."""
         self.items.append(item)
-        self.bytes += _bytes(item)
+        self.bytes += size_of(item)
         self._count(self.reserved, holder)
 
     @removes
     @when(lambda self, _: self.items)
     def get(self, holder: int) -> Packed:
         item = self.items.popleft()
-        self.bytes -= _bytes(item)
+        self.bytes -= size_of(item)
         self.free += 1
         if self.joinable:
             self.taken[holder] = self.taken.get(holder, 0) + 1
@@ -294,7 +293,7 @@ class PoolTasks:
         """Add a task. A closed pool ignores it."""
         if not self.closed:
             self.tasks.append(None if body is None else (key, body, 0))
-            self.bytes += _bytes(body)
+            self.bytes += size_of(body)
 
     @removes
     @when(lambda self: self.tasks)
@@ -304,12 +303,12 @@ class PoolTasks:
         if task is None:
             return None
         self.running[current().session] = task
-        self.bytes -= _bytes(task[1])
+        self.bytes -= size_of(task[1])
         return task[1]
 
     @when(lambda self, _, __: self.closed or self.result_bytes < CHANNEL_BYTES)
     def finish(self, key: Any, body: Packed | None) -> None:
-        self.result_bytes += _bytes(body)
+        self.result_bytes += size_of(body)
         self.running.pop(current().session, None)
         self.results.append((key, body))
 
@@ -318,7 +317,7 @@ class PoolTasks:
     def collect(self) -> list[tuple[Any, Packed | None]]:
         """Wait for results, and take up to 100 of them."""
         found = [self.results.popleft() for _ in range(min(100, len(self.results)))]
-        self.result_bytes -= sum(_bytes(body) for _, body in found)
+        self.result_bytes -= sum(size_of(body) for _, body in found)
         return found
 
     @removes
@@ -331,6 +330,6 @@ class PoolTasks:
         key, body, runs = self.running.pop(session, (None, b"", 0))
         if key is not None and runs < self.retries:
             self.tasks.appendleft((key, body, runs + 1))
-            self.bytes += _bytes(body)
+            self.bytes += size_of(body)
         elif key is not None:
             self.results.append((key, None))

@@ -30,12 +30,12 @@ class List:
         return len(self.items)
 
     @read
-    def get(self, index: int) -> Any:
-        """Return an item. Raises IndexError."""
+    def get(self, index: int | slice) -> Any:
+        """Return an item, or the items of a slice. Raises IndexError."""
         return self.items[index]
 
-    def set(self, index: int, item: Any) -> None:
-        """Replace an item. Raises IndexError."""
+    def set(self, index: int | slice, item: Any) -> None:
+        """Replace an item, or the items of a slice. Raises IndexError."""
         self.items[index] = item
 
     @removes
