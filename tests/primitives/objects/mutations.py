@@ -57,4 +57,13 @@ class SkipsEntries(Shard):
         return found
 
 
-MUTATIONS = [AnswersEarly, ForgetsCalls, ReadsWithoutLease, ServesAtOnce, SkipsEntries]
+class ResignsEarly(Shard):
+    """Lets another member lead that lacks entries."""
+
+    def _spread(self, state: State) -> None:
+        self._followers.common = lambda state: state.index  # type: ignore[method-assign]
+        super()._spread(state)
+        del self._followers.common
+
+
+MUTATIONS = [AnswersEarly, ForgetsCalls, ReadsWithoutLease, ResignsEarly, ServesAtOnce, SkipsEntries]

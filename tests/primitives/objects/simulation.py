@@ -164,7 +164,8 @@ class World:
 
     def start_keeper(self) -> Keeper:
         skew = self.random.uniform(-500, 500)
-        name = f"unix:k{len(self.keepers)}"
+        number = len(self.keepers)  # each keeper is on a host of its own, so that a later one may have to lead
+        name = f"tls://10.0.{self.random.randrange(256)}.{number}:1#k{number}"
         shard = self._class(
             0, name, copies=self._copies if self._durability == "memory" else 1, durability=self._durability,
             timing=TIMING, limits=LIMITS, wall=-skew,

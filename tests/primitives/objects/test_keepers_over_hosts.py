@@ -70,6 +70,27 @@ def test_objects_outlive_the_host_of_their_primary(tmp_path: Path) -> None:
             assert hits.increment() == 3
 
 
+def test_primaries_are_spread_over_the_hosts_and_each_call_counts_once(tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"replicas": 2, "shards": 4}
+    with contextlib.ExitStack() as stack, Keepers(tmp_path, host=HOSTS[0], **settings) as one:
+        counters = [one.object(f"hits {number}", Counter) for number in range(6)]
+        assert len({one.access.shard_of(f"hits {number}") for number in range(6)}) > 2
+        counts = [stack.enter_context(counting(hits, 2)) for hits in counters]
+        with Keepers(tmp_path, replicas=2, shards=4, host=HOSTS[1]):
+            eventually(lambda: primaries(one) == [HOSTS[0], HOSTS[0], HOSTS[1], HOSTS[1]])
+            for count_on in counts:
+                count_on()
+        eventually(lambda: primaries(one) == [HOSTS[0]] * 4)
+        for count_on in counts:
+            count_on()
+        stack.close()
+
+
+def primaries(keepers: Keepers) -> list[str]:
+    """The hosts of all primaries."""
+    return sorted(host_of(members(keepers, shard)[0]) for shard in range(4))
+
+
 def test_objects_in_the_store_are_taken_over_by_another_host(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"durability": "store", "shards": 3}
     one = Keepers(tmp_path, host=HOSTS[0], **settings)

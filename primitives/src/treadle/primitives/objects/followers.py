@@ -183,6 +183,23 @@ class Followers:
         yield Append(view.epoch, first, entries, snapshot)
 
 
+class StatePieces:
+    """Pieces of snapshots that arrive at a backup."""
+
+    def __init__(self) -> None:
+        self._snapshots: dict[tuple[float, int], dict[int, bytes]] = {}
+        """By the time when each was sent, and its last entry."""
+
+    def add(self, message: StatePiece) -> bytes:
+        """Add a piece; returns the snapshot when it is whole, until then nothing."""
+        pieces = self._snapshots.setdefault((message.sent, message.index), {})
+        pieces[message.piece] = message.body
+        if len(pieces) < message.pieces:
+            return b""
+        self._snapshots.clear()
+        return b"".join(pieces[number] for number in range(message.pieces))
+
+
 def _batches(entries: tuple[bytes, ...]) -> Iterator[tuple[bytes, ...]]:
     """Divide entries by their bytes. Without entries: one empty batch."""
     batch, size = list[bytes](), 0

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from .instructions import ShardLimits, ToConnection
-from .messages import MethodCall, ToClient
+from .messages import MethodCall, MethodEntry, RejectedEntry, ToClient
 from .state import State
 
 
@@ -52,7 +52,14 @@ class CallLimits:
         self._sizes: dict[str, list[int]] = {}
         """Of each object: calls and bytes of arguments since it was measured, and its size."""
 
-    def refusal(self, call: MethodCall, state: State) -> str:
+    def entry(self, call: MethodCall, state: State, time: float) -> MethodEntry | RejectedEntry:
+        """Return the entry of a call, or of its refusal."""
+        if reason := self._refusal(call, state):
+            return RejectedEntry(time, call.session, call.sequence, reason)
+        deadline = None if call.timeout is None else time + call.timeout
+        return MethodEntry(time, call.session, call.sequence, call.object, call.method, call.arguments, deadline)
+
+    def _refusal(self, call: MethodCall, state: State) -> str:
         """Return why the call is refused; empty: it is not."""
         limits = self._limits
         if len(call.arguments) > limits.arguments:

@@ -14,20 +14,16 @@ followers have the entry, a read when all followers have the entries before it a
     backup    the next entries of its epoch      backup    it applies and acknowledges them
     backup    silence of the primary             backup    it proposes itself as primary of the next epoch
     backup    next view: same primary, backup    backup    none
-    backup    next view: primary                 primary   sends its state to the backups; answers after the lease that
-                                                           it gave to the earlier primary
+    backup    next view: primary                 primary   sends its state to backups; answers after the lease it gave
     primary   silence of a backup                primary   proposes the next view without it
     primary   `JoinView`                             primary   proposes the next view with the sender, if it has room
+    primary   another member should lead         primary   when it has all entries: proposes it, takes no call
+    primary   next view: the proposed member     backup    none: its state is equal
     primary   next view: primary                 primary   sends its state to backups that have none
     primary   the log holds a later epoch        outside   as for a view without it
     any       any other later view               joining, outside   forgets its state; clients get `NotPrimary`
     any       message of a later epoch           -         `Look`
     any       message of an earlier epoch        -         `Stale` to its sender
-
-**Why no answer is lost.** Only a member that has the whole state of epoch n proposes epoch n + 1, and of several
-proposals the chain takes one. An answered call is at all members. **Why no answer is old.** A backup that acknowledged
-at time t takes no part in the answers of a later view before t + `lease`; the primary reads for 0.8 `lease` after it
-asked. After PacificA (Lin et al., MSR-TR-2008-25).
 """
 
 from __future__ import annotations
@@ -39,10 +35,11 @@ import msgspec
 from ..coordinator.component import Deadlines
 from . import messages as m
 from .comparison import ReplicaComparison
-from .followers import NEVER, Followers
+from .followers import NEVER, Followers, StatePieces
 from .instructions import Instruction, Load, Look, Propose, ShardLimits, ShardTiming, ToConnection, ToPeer
 from .replies import CallLimits, Replies
 from .state import SESSION_BITS, State
+from .views import spread
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(m.Entry).decode
@@ -70,6 +67,8 @@ class Shard:
         self._timing, self._limits, self._wall = timing or ShardTiming(), limits or ShardLimits(), wall
         self.view = m.ShardView()
         self.role: Role = "outside"
+        self._resigned: m.ShardView | None = None
+        """The next view, which this primary has proposed with another primary: it takes no more calls."""
         self.diverged: dict[str, None] = {}
         """Objects whose replicas were unequal: their classes are not deterministic."""
         self._now = self._ticked = self._asked = self._heard = self._granted = NEVER
@@ -86,8 +85,7 @@ class Shard:
         self._replies, self._call_limits = Replies(), CallLimits(self._limits)
         self._leases: Deadlines[int] = Deadlines(self._timing.session)
         self._serves_from = NEVER
-        self._pieces: dict[tuple[float, int], dict[int, bytes]] = {}
-        """Pieces of each snapshot: the time when it was sent, and its last entry."""
+        self._pieces = StatePieces()
         self._comparison = ReplicaComparison()
 
     # -- queries
@@ -120,7 +118,7 @@ class Shard:
     def from_client(self, connection: int, message: m.FromClient, now: float) -> list[Instruction]:
         """A message of a client. Follow a batch of messages with `tick`."""
         self._begin(now)
-        if self.role != "primary" or self.state is None:
+        if self.role != "primary" or self.state is None or self._resigned:
             self._out.append(ToConnection(connection, m.NotPrimary(self.number, self.view.epoch)))
             return self._out
         match message:
@@ -193,11 +191,11 @@ class Shard:
         if due is not None and self._now - due > self._timing.patience / 2:
             self._forgive()
         self._ticked = self._now
-        if self.role == "primary" and self.state:
+        if self.role == "primary" and self.state and not self._resigned:
             self._tick_primary(self.state)
         elif self.role == "backup":
             self._tick_backup()
-        elif self.role != "loading":
+        elif self.role in ("outside", "joining"):
             self._tick_outside()
         return self._out
 
@@ -228,20 +226,25 @@ class Shard:
 
     def _take_view(self, view: m.ShardView) -> None:
         before, self.view = self.view, view
+        resigned, self._resigned = self._resigned, None
         self._heard = self._now
         follows = view.epoch == before.epoch + 1 and view.incarnation == before.incarnation
         if view.primary == self.keeper:
             self._take_lead(before, follows)
+        elif resigned == view:
+            self._leave("backup", self.state)
+            self._out.append(ToPeer(view.primary, m.Stale(self.number, view.epoch)))  # it looks at the chain
         elif self.keeper not in view.backups:
             self._leave("outside")
         elif not (follows and self.role == "backup" and view.primary == before.primary):
             self._leave("joining")
 
-    def _leave(self, role: Role) -> None:
+    def _leave(self, role: Role, state: State | None = None) -> None:
         for connection in set(self._replies.routes.values()):
             self._out.append(ToConnection(connection, m.NotPrimary(self.number, self.view.epoch)))
         self.role = role
         self._forget()
+        self.state = state
 
     def _take_lead(self, before: m.ShardView, follows: bool) -> None:
         if self._durability == "store":
@@ -304,14 +307,8 @@ class Shard:
         return digested
 
     def _take_piece(self, message: m.StatePiece) -> None:
-        if self.role != "joining":
-            return
-        pieces = self._pieces.setdefault((message.sent, message.index), {})
-        pieces[message.piece] = message.body
-        if len(pieces) == message.pieces:
-            self.state = State.restored(b"".join(pieces[number] for number in range(message.pieces)))
-            self.role = "backup"
-            self._pieces.clear()
+        if self.role == "joining" and (whole := self._pieces.add(message)):
+            self.state, self.role = State.restored(whole), "backup"
 
     # -- calls
 
@@ -326,14 +323,7 @@ class Shard:
         elif known is None and state.reads(call.object, call.method):
             self._replies.hold_read(state.index, call.session, state.read(call))
         elif known is None:
-            self._enter(self._entry(call, state))
-
-    def _entry(self, call: m.MethodCall, state: State) -> m.Entry:
-        time = self._time()
-        if reason := self._call_limits.refusal(call, state):
-            return m.RejectedEntry(time, call.session, call.sequence, reason)
-        deadline = None if call.timeout is None else time + call.timeout
-        return m.MethodEntry(time, call.session, call.sequence, call.object, call.method, call.arguments, deadline)
+            self._enter(self._call_limits.entry(call, state, self._time()))
 
     def _open(self, connection: int, nonce: int, state: State) -> None:
         if len(state.sessions) >= self._limits.sessions:
@@ -398,3 +388,13 @@ class Shard:
             self._out += self._replies.release(self.committed, leased=self._now < self._followers.lease())
         if silent := self._followers.silent(self._now):
             self._propose(self.keeper, tuple(name for name in self.view.backups if name not in silent))
+        elif len(self.view.members) == self._copies and self._now - self._heard > self._timing.patience:
+            self._spread(state)
+
+    def _spread(self, state: State) -> None:
+        """Let another member lead, if that spreads the shards over the hosts."""
+        better = spread(self.number, self.view)
+        ready = self._followers.common(state) == state.index and self._now - self._asked >= self._timing.patience
+        if ready and better != self.view:
+            self._resigned = better
+            self._ask(Propose(better))

@@ -1,4 +1,11 @@
-"""The views of a shard: a chain of sealed objects `<folder>/<shard>/views/<epoch>`, made with create-if-absent."""
+"""The views of a shard: a chain of sealed objects `<folder>/<shard>/views/<epoch>`, made with create-if-absent.
+
+**Why no answer is lost.** The primary of epoch n + 1 has the whole state of epoch n, as only members with it propose,
+and the chain takes one proposal. An answered call is at all members.
+
+**Why no answer is old.** A backup that acknowledged at time t takes no part in the answers of a later view before t +
+`lease`. The primary reads for 0.8 `lease` after it asked. After PacificA (Lin et al., MSR-TR-2008-25).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +16,7 @@ import msgspec
 from ..errors import MissingError
 from ..sealing import SealedStore
 from ..stores.store import Store
-from .messages import ShardView
+from .messages import ShardView, host_of
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(ShardView).decode
@@ -31,6 +38,16 @@ def is_abandoned(primary: bool | None, backups: Iterable[bool | None], *, kept: 
     if primary is None:
         return kept and waited
     return not primary and (waited or all(one is False for one in backups))
+
+
+def spread(shard: int, view: ShardView) -> ShardView:
+    """Return the view with the primary that spreads the shards over the hosts of its members; often the same view."""
+    members = sorted(view.members, key=host_of)
+    first = members[shard % len(members)]
+    if first == view.primary or not all(map(host_of, members)):
+        return view
+    others = tuple(member for member in view.members if member != first)
+    return ShardView(view.epoch + 1, first, others, view.incarnation)
 
 
 class ViewChain:
