@@ -96,7 +96,9 @@ def test_function_waits_for_a_lock_of_this_process(calls: Session) -> None:
         assert min(waiting.result(PATIENCE), near.result(PATIENCE)) > mine
 
 
-@pytest.mark.parametrize("name", ["pi", "kmeans", "logistic"])
+@pytest.mark.parametrize(
+    "name", ["kmeans", *(pytest.param(name, marks=pytest.mark.chaos) for name in ("pi", "logistic"))]
+)
 def test_examples_print_the_same_where_functions_run_them(name: str, functions: Functions, home: Home) -> None:
     home.profiles.write_text(functions.profile)
     before = functions.taken()

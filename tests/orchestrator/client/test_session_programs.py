@@ -101,7 +101,7 @@ def check(program: Sequence[Statement], home: Path, folder: Path) -> None:
         Submit("add", (1, 4)),
     )
 )
-@examples(5)
+@examples(3)
 @given(program=programs())
 def test_programs_of_calls_with_kills_are_as_in_plain_python(
     program: tuple[Statement, ...], home: Path, tmp_path: Path
