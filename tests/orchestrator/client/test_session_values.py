@@ -51,7 +51,7 @@ def added(home: Path, s: Session) -> list[ValueAdded]:
 def on_host(home: Path, s: Session, segment: str) -> list[Path]:
     """The blocks of a segment in shared memory."""
     folder = Home(home).host_root / run_folder(s.id) / segment
-    return [path for path in folder.rglob("*") if path.is_file()]
+    return [path for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".tmp-")]
 
 
 def total(array: Any, *more: Any) -> float:

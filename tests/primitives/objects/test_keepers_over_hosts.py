@@ -42,6 +42,7 @@ def hosts(keepers: Keepers) -> list[str]:
 def wait_for_both(keepers: Keepers, name: str) -> None:
     """Both hosts have the state of an object."""
     eventually(lambda: hosts(keepers) == [*HOSTS])
+    time.sleep(1)  # the primary has made this view, and answers alone until it has learned that
     keepers.object(name, Counter)  # answered: all members of the view have the state
 
 

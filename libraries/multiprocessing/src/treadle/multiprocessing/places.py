@@ -28,10 +28,9 @@ _PLACE = "treadle_objects"
 """Key of the configuration that each process inherits from the process that started it."""
 _lock, _beginning = threading.RLock(), threading.RLock()
 _presence: dict[tuple[int, Access], int] = {}
-
-
 _executors: list[str] = []
 _sessions: list[Session] = []
+"""At most one executor, and its session."""
 
 
 def set_executor(name: str) -> None:
@@ -45,12 +44,13 @@ def set_executor(name: str) -> None:
 
 def workers() -> Session | None:
     """Return the session at whose workers processes run; None: they run on this machine."""
-    if _executors and not _sessions:
-        from treadle.client import session  # not installed at workers
+    with _lock:
+        if _executors and not _sessions:
+            from treadle.client import session  # not installed at workers
 
-        name = os.path.basename(sys.argv[0]).partition(".")[0] or "program"
-        _sessions.append(session(name, executor=_executors[0]))
-    return _sessions[0] if _sessions else None
+            name = os.path.basename(sys.argv[0]).partition(".")[0] or "program"
+            _sessions.append(session(name, executor=_executors[0]))
+        return _sessions[0] if _sessions else None
 
 
 def place() -> Access:

@@ -24,9 +24,8 @@ from .places import new, workers
 from .popen import Popen
 from .state import RemoteProcess
 
-_numbers = itertools.count(
-    (1 << 22) + 1
-)  # above all ids of processes of this machine, so that a signal to it reaches none
+_numbers = itertools.count((1 << 22) + 1)
+"""Above all ids of processes of this machine: `os.kill` finds none."""
 _OF_MACHINE = "sys_path", "dir", "orig_dir", "authkey"
 """Settings that mean nothing elsewhere, or must not be stored."""
 
@@ -53,7 +52,7 @@ class RemotePopen(Popen):
         self.sentinel, writer = os.pipe()
         self.finalizer = util.Finalize(self, os.close, (self.sentinel,))
         call = session.submit(_run, settings, ({}, *arrival[1:]), self._remote)
-        call.add_done_callback(partial(_report, writer))
+        call.add_done_callback(partial(_report, writer, settings["name"]))
 
     def _send_signal(self, sig: int) -> None:
         if self.returncode is None:
@@ -61,12 +60,12 @@ class RemotePopen(Popen):
                 self._remote.send(sig)
 
 
-def _report(writer: int, call: Future[int]) -> None:
+def _report(writer: int, name: str, call: Future[int]) -> None:
     """Write the exit code to the sentinel."""
     try:
         status = call.result()
     except Exception as error:  # noqa: BLE001  the worker was lost, or the call refused
-        sys.stderr.write(f"a process at a worker: {error}\n")
+        sys.stderr.write(f"{name}: {error}\n")
         status = -signal.SIGKILL
     with contextlib.suppress(OSError), open(writer, "wb") as file:  # the sentinel may be closed
         forkserver.write_signed(file.fileno(), status)

@@ -36,19 +36,19 @@ async def _serve(settings: dict[str, Any]) -> None:
         from ..wire.tls import tls_identity
 
         settings |= {"address": str(Address("tls", host, 0)), "tls": tls_identity(certificates)}
+    parent = settings.pop("parent")
     timing = ShardTiming(session=settings.pop("session"))
     async with Keeper(store, key, timing=timing, **settings) as keeper:
         sys.stdout.write(f"{keeper.name}\n")
         sys.stdout.flush()
         ended, loop = asyncio.Event(), asyncio.get_running_loop()
-        threading.Thread(target=_wait, args=(lambda: loop.call_soon_threadsafe(ended.set),), daemon=True).start()
+        threading.Thread(target=_wait, args=(parent, lambda: loop.call_soon_threadsafe(ended.set)), daemon=True).start()
         await ended.wait()
         await keeper.hand_over()
     os._exit(0)  # threads of the store may hang
 
 
-def _wait(end: Callable[[], object]) -> None:
-    parent = os.getppid()
+def _wait(parent: int, end: Callable[[], object]) -> None:
     while os.getppid() == parent and not select.select([sys.stdin], [], [], 0.5)[0]:
         pass
     end()

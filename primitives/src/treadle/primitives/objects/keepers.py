@@ -168,7 +168,7 @@ class Keepers:
         settings = {
             "url": url, "key": self.access.key.hex(), "folder": folder, "shards": shards,
             "host": self._host, "certificates": str(self._certificates), "copies": self._replicas,
-            "durability": self._durability, "session": self._session, "path": sys.path,
+            "parent": os.getpid(), "durability": self._durability, "session": self._session, "path": sys.path,
         }  # fmt: skip
         child = subprocess.Popen(
             [sys.executable, "-m", "treadle.primitives.objects.keeper_process"],
