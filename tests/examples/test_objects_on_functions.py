@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import numpy as np
 import pytest
 from examples.test_session_example import printed
-from orchestrator.client.test_sessions_on_functions import Functions, emulated_lambda, emulated_openwhisk, opened
+from orchestrator.client.test_sessions_on_functions import Functions, calls, functions, home
 
 from treadle.client import Session, session
 from treadle.orchestrator import embedded
@@ -17,29 +17,9 @@ from treadle.orchestrator.environment.home import Home
 from treadle.primitives.errors import UsageError
 from treadle.primitives.objects import Counter, Keepers, Lock, Map
 
+__all__ = ["calls", "functions", "home"]
 PATIENCE = 120
 HERE = "127.0.0.1"
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
-    found = Home(tmp_path_factory.mktemp("home"))
-    yield found
-    embedded.down(found)
-
-
-@pytest.fixture(scope="module", params=[emulated_lambda, emulated_openwhisk], ids=["lambda", "openwhisk"])
-def functions(
-    home: Home, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[Functions]:
-    with request.param(home, tmp_path_factory.mktemp("functions")) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def calls(functions: Functions, home: Home) -> Iterator[Session]:
-    with opened(home, functions) as found:
-        yield found
 
 
 def visit(number: int, visits: Any, pages: Any) -> int:

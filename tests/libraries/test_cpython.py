@@ -35,7 +35,7 @@ pytestmark = [
 def outcomes(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[list[dict[str, Any]]]:
-    """What the tests say, with processes of this machine, or at the 24 workers of an executor."""
+    """The outcomes of all tests, with processes on this machine, or at the 24 workers of an executor."""
     if request.param == "here":
         yield run(tmp_path_factory, {})
         return

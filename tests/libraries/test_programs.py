@@ -134,7 +134,8 @@ def test_program_gets_its_arguments_and_processes_get_the_environment(tmp_path: 
 
 def test_a_missing_program_is_named(tmp_path: Path) -> None:
     program = "python -m treadle.multiprocessing [--executor NAME] PROGRAM [ARGUMENT...]"
-    for arguments, message in (([], f"usage: {program}"), (["lost.py"], "cannot read the program lost.py")):
+    usage, lost = f"usage: {program}", "cannot read the program lost.py"
+    for arguments, message in (([], usage), (["--executor"], usage), (["lost.py"], lost)):
         command = [sys.executable, "-m", "treadle.multiprocessing", *arguments]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert done.returncode == 1

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 from libraries.programs import output, run
-from orchestrator.client.test_sessions_on_functions import emulated_lambda, emulated_openwhisk
+from orchestrator.client.test_sessions_on_functions import Functions, emulated_lambda, emulated_openwhisk
 
 from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
@@ -34,9 +34,8 @@ class Workers(NamedTuple):
 
 
 @contextmanager
-def local(home: Home, folder: Path) -> Iterator[Workers]:
-    home.profiles.write_text(LOCAL)
-    yield Workers("local", {})
+def local(home: Home, folder: Path) -> Iterator[Functions]:
+    yield Functions("local", LOCAL, {}, int)
 
 
 @pytest.fixture(
@@ -46,11 +45,9 @@ def workers(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
     home = Home(tmp_path_factory.mktemp("home"))
     with TemporaryDirectory() as folder, request.param(home, Path(folder)) as found:  # short: names of sockets are, too
         environ = {"TREADLE_HOME": str(home.path), "TREADLE_PROFILE": "functions", "TREADLE_PEERS": "tls://127.0.0.1:0"}
-        if not isinstance(found, Workers):
-            home.profiles.write_text(found.profile)
-            found = Workers(found.executor, found.environment)
+        home.profiles.write_text(found.profile)
         try:
-            yield Workers(found.executor, {**environ, **found.environ})
+            yield Workers(found.executor, {**environ, **found.environment})
         finally:
             embedded.down(home)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import pytest
-from primitives.objects.mutations import AnswersEarly, ForgetsCalls, ReadsWithoutLease, ServesAtOnce, SkipsEntries
+from primitives.objects.mutations import MUTATIONS
 from primitives.objects.scenario import play, verdict
 
 from treadle.primitives.objects.shard import Shard
@@ -34,7 +34,7 @@ def test_no_answered_call_is_lost_or_doubled_in_a_thousand_schedules(
     assert kills > 250
 
 
-@pytest.mark.parametrize("mutation", [AnswersEarly, ForgetsCalls, ReadsWithoutLease, ServesAtOnce, SkipsEntries])
+@pytest.mark.parametrize("mutation", MUTATIONS)
 def test_schedules_find_a_shard_that_breaks_a_rule(mutation: type[Shard]) -> None:
     assert any(verdict(play(seed, shard=mutation)) for seed in range(300))
 

@@ -13,9 +13,8 @@ from . import install, set_executor
 
 def main(arguments: list[str]) -> int | str:
     """Run the program as `__main__`; returns the exit status, or an error for a program that cannot be read."""
-    if arguments[:1] == ["--executor"]:
-        set_executor(*arguments[1:2])
-        arguments = arguments[2:]
+    options = arguments[:2] if arguments[:1] == ["--executor"] else []
+    arguments = arguments[len(options) :]
     if not arguments:
         return "usage: python -m treadle.multiprocessing [--executor NAME] PROGRAM [ARGUMENT...]"
     program = arguments[0]
@@ -23,6 +22,8 @@ def main(arguments: list[str]) -> int | str:
         source = Path(program).read_bytes()
     except OSError as error:
         return f"cannot read the program {program}: {error.strerror}"
+    for executor in options[1:]:
+        set_executor(executor)
     install()
     sys.argv[:] = arguments
     sys.path[0] = os.path.dirname(os.path.abspath(program))

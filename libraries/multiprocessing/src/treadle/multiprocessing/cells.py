@@ -42,7 +42,7 @@ class RawArray:
 
     def __setitem__(self, place: Any, value: Any) -> None:
         if not isinstance(place, slice):
-            self._cells.set(place, self._checked([value])[0])
+            self._cells.set(place, self._kind(value).value)
         elif len(range(self._size)[place]) == len(value):
             self._cells.set(place, self._checked(value))
         else:

@@ -65,7 +65,7 @@ class Shard:
     ) -> None:
         self.number, self.keeper, self._copies, self._durability = number, keeper, copies, durability
         self._timing, self._limits, self._wall = timing or ShardTiming(), limits or ShardLimits(), wall
-        self.view = m.ShardView()
+        self.view = self._better = m.ShardView()
         self.role: Role = "outside"
         self._resigned: m.ShardView | None = None
         """The next view, which this primary has proposed with another primary: it takes no more calls."""
@@ -225,7 +225,7 @@ class Shard:
     # -- views
 
     def _take_view(self, view: m.ShardView) -> None:
-        before, self.view = self.view, view
+        before, self.view, self._better = self.view, view, spread(self.number, view)
         resigned, self._resigned = self._resigned, None
         self._heard = self._now
         follows = view.epoch == before.epoch + 1 and view.incarnation == before.incarnation
@@ -388,13 +388,12 @@ class Shard:
             self._out += self._replies.release(self.committed, leased=self._now < self._followers.lease())
         if silent := self._followers.silent(self._now):
             self._propose(self.keeper, tuple(name for name in self.view.backups if name not in silent))
-        elif len(self.view.members) == self._copies and self._now - self._heard > self._timing.patience:
+        elif self._better != self.view and len(self.view.members) == self._copies:
             self._spread(state)
 
     def _spread(self, state: State) -> None:
-        """Let another member lead, if that spreads the shards over the hosts."""
-        better = spread(self.number, self.view)
-        ready = self._followers.common(state) == state.index and self._now - self._asked >= self._timing.patience
-        if ready and better != self.view:
-            self._resigned = better
-            self._ask(Propose(better))
+        """Let another member lead, as that spreads the shards over the hosts."""
+        settled = self._now - max(self._heard, self._asked) > self._timing.patience
+        if settled and self._followers.common(state) == state.index:
+            self._resigned = self._better
+            self._ask(Propose(self._better))
