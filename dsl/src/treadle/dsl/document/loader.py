@@ -6,8 +6,10 @@ is text. Anchors and aliases work; merge keys (`<<`) are kept as an extension.
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -122,12 +124,25 @@ def load_yaml(text: str) -> LoadedDocument:
     try:
         if len(text) > MAX_CHARACTERS:
             raise YamlProblem(SyntaxProblem("T004", f"the document is longer than {MAX_CHARACTERS:,} characters"))
-        root = _Composer(_joined_surrogates(text) if text.lstrip()[:1] == "{" else text).compose()
-        loaded.data = _construct(root, (), loaded.problems)
+        with _collector_paused():
+            root = _Composer(_joined_surrogates(text) if text.lstrip()[:1] == "{" else text).compose()
+            loaded.data = _construct(root, (), loaded.problems)
         loaded.places = SourcePositions(root)
     except YamlProblem as problem:
         loaded.problems.append(problem.problem)
     return loaded
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Every node lives until the document is read; looking for unused ones meanwhile doubles the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _joined_surrogates(text: str) -> str:
@@ -164,23 +179,25 @@ class _Composer:
 
     def _events(self) -> Iterator[Any]:
         try:
-            yield from yaml.parse(self._text, Loader=_PARSER)
+            parser = _PARSER(self._text)
+            while not isinstance(event := parser.get_event(), yaml.StreamEndEvent):
+                yield event
         except (yaml.YAMLError, UnicodeEncodeError) as error:  # UnicodeEncodeError: half of a surrogate pair
             raise YamlProblem(explain(error, self._text)) from error
 
     def _take(self, event: Any) -> None:
-        match event:
-            case yaml.DocumentStartEvent() if self._roots:
-                hint = "put every workflow in a file of its own"
-                raise YamlProblem(SyntaxProblem("T005", "a second document begins here", hint, _span(event)))
-            case yaml.ScalarEvent():
-                self._close(self._scalar(event), [], event.anchor)
-            case yaml.SequenceStartEvent() | yaml.MappingStartEvent():
-                self._open(event)
-            case yaml.SequenceEndEvent() | yaml.MappingEndEvent():
-                self._end(event)
-            case yaml.AliasEvent():
-                self._close(self._alias(event), [], None)
+        kind = type(event)  # isinstance would be called six times for each of many nodes
+        if kind is yaml.ScalarEvent:
+            self._close(self._scalar(event), event.anchor)
+        elif kind is yaml.SequenceStartEvent or kind is yaml.MappingStartEvent:
+            self._open(event)
+        elif kind is yaml.SequenceEndEvent or kind is yaml.MappingEndEvent:
+            self._end(event)
+        elif kind is yaml.AliasEvent:
+            self._close(self._alias(event), None)
+        elif kind is yaml.DocumentStartEvent and self._roots:
+            hint = "put every workflow in a file of its own"
+            raise YamlProblem(SyntaxProblem("T005", "a second document begins here", hint, _span(event)))
 
     def _count(self, event: Any) -> None:
         self._values += 1
@@ -216,17 +233,20 @@ class _Composer:
         anchor, end = node.value, _span(event)
         node.span = Span(node.span.line, node.span.col, end.end_line, end.end_col)
         node.value = children if node.kind == "list" else list(zip(children[::2], children[1::2], strict=True))
-        self._close(node, children, anchor)
+        self._close(node, anchor)
 
-    def _close(self, node: _Node, children: list[_Node], anchor: str | None) -> None:
-        if children:
-            node.size = 1 + sum(child.size for child in children)
-            node.depth = 1 + max(child.depth for child in children)
+    def _close(self, node: _Node, anchor: str | None) -> None:
         if node.depth > MAX_DEPTH:
             raise YamlProblem(SyntaxProblem("T004", f"more than {MAX_DEPTH} levels of nesting", "", node.span))
         if anchor:
             self._anchors[anchor] = node
-        (self._stack[-1][1] if self._stack else self._roots).append(node)
+        if not self._stack:
+            self._roots.append(node)
+            return
+        parent, siblings = self._stack[-1]
+        siblings.append(node)
+        parent.size += node.size
+        parent.depth = max(parent.depth, node.depth + 1)
 
     def _alias(self, event: Any) -> _Node:
         target = self._anchors.get(event.anchor)
