@@ -352,7 +352,7 @@ class World:
     def _answered(self, number: int, message: m.ToClient) -> None:
         client = self.clients[number]
         match client.message, message:
-            case m.OpenSession(), m.SessionOpened(_, nonce, session, _) if nonce == client.nonce:
+            case m.OpenSession(), m.SessionOpened(_, nonce, session) if nonce == client.nonce:
                 client.session, client.sequence, client.message = session, 0, None
                 self.after(0.0, lambda: self._next(client))
             case m.MethodCall(_, session, sequence), m.MethodAnswer(of, number, kind, body) if (session, sequence) == (

@@ -40,10 +40,8 @@ def hosts(keepers: Keepers) -> list[str]:
 
 
 def wait_for_both(keepers: Keepers, name: str) -> None:
-    """Both hosts have the state of an object."""
-    eventually(lambda: hosts(keepers) == [*HOSTS])
-    time.sleep(1)  # the primary has made this view, and answers alone until it has learned that
-    keepers.object(name, Counter)  # answered: all members of the view have the state
+    """Wait until both hosts have an object."""
+    eventually(lambda: keepers.copies(name) == len(HOSTS))
 
 
 def test_replicas_are_on_different_hosts(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ class ClientSession:
         self._connection: Connection | None = None
         self._sending = threading.RLock()
         """Guards the connection's making and sending; receiving is for the owner alone."""
-        self._session = self._sequence = 0
+        self._session = self._sequence = self._epoch = 0
         self._reached = 0.0
         """The time at which a primary had the call, and did not answer: it waits for its guard."""
         self.lease = 60.0
@@ -167,8 +167,19 @@ class ClientSession:
                 self.is_calling = before
             if isinstance(answer, MethodAnswer):
                 raise UsageError(answer.body.decode(), "Close clients that are not needed.")
-            self._session, self._sequence, self.lease = answer.session, 0, answer.lease
+            self._session, self._sequence, self.lease, self._epoch = answer.session, 0, answer.lease, answer.epoch
             _news.set()
+
+    def holders(self) -> tuple[str, ...]:
+        """End this session, and return the keepers that have the state of the shard. Raises KeepersUnreachable."""
+        while True:
+            self.close()
+            self.begin()
+            view = self._chain.newest(self._view)
+            if view.epoch == self._epoch:
+                self.close()
+                _sessions.discard(self)
+                return view.members
 
     def call(self, name: str, method: str, arguments: bytes, timeout: float | None) -> MethodAnswer:
         """Return the answer. Raises KeepersUnreachable, and CallOutcomeUnknown when the session has expired."""

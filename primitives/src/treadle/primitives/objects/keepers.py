@@ -22,7 +22,7 @@ from ..sealing import load_or_create_key
 from ..wire.connect import listen
 from ..wire.errors import NotAuthentic, WireError
 from .catalog.arrays import UpdateRule
-from .client_session import RUN, Access, access, close_sessions
+from .client_session import RUN, Access, ClientSession, access, close_sessions
 from .handle import Handle, create, drop
 from .messages import ShardView, host_of
 from .sharded_array import ShardedArray, create_array
@@ -137,6 +137,13 @@ class Keepers:
     def drop(self, name: str) -> bool:
         """Remove an object; returns whether it existed."""
         return drop(self.access, name)
+
+    def copies(self, name: str) -> int:
+        """Return the number of keepers that have the object now, with all answered calls.
+
+        `replicas`, or fewer until a keeper that was lost is replaced. Raises KeepersUnreachable.
+        """
+        return len(ClientSession(self.access, self.access.shard_of(name)).holders())
 
     def close(self) -> None:
         """End the keepers. Objects in memory are gone, unless other hosts have replicas; those in the store are there

@@ -102,6 +102,8 @@ class SessionOpened(Struct, frozen=True, tag="opened", array_like=True):
     nonce: int
     session: int
     lease: float
+    epoch: int
+    """Of the primary's view: all its members have the state, if the view is still the newest one."""
 
 
 class MethodAnswer(Struct, frozen=True, tag="answer", array_like=True):

@@ -334,7 +334,8 @@ class Shard:
         session = state.incarnation << SESSION_BITS | state.index
         self._replies.routes[session] = connection
         self._leases.begin(session, self._now)
-        self._replies.hold(state.index, session, m.SessionOpened(self.number, nonce, session, self._timing.session))
+        opened = m.SessionOpened(self.number, nonce, session, self._timing.session, self.view.epoch)
+        self._replies.hold(state.index, session, opened)
 
     def _keep(self, connection: int, session: int, sequence: int, state: State) -> None:
         if session not in state.sessions:
