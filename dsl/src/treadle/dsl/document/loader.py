@@ -180,7 +180,7 @@ class _Composer:
     def _events(self) -> Iterator[Any]:
         try:
             parser = _PARSER(self._text)
-            while not isinstance(event := parser.get_event(), yaml.StreamEndEvent):
+            while type(event := parser.get_event()) is not yaml.StreamEndEvent:
                 yield event
         except (yaml.YAMLError, UnicodeEncodeError) as error:  # UnicodeEncodeError: half of a surrogate pair
             raise YamlProblem(explain(error, self._text)) from error
@@ -230,8 +230,8 @@ class _Composer:
 
     def _end(self, event: Any) -> None:
         node, children = self._stack.pop()
-        anchor, end = node.value, _span(event)
-        node.span = Span(node.span.line, node.span.col, end.end_line, end.end_col)
+        anchor, end = node.value, event.end_mark
+        node.span = Span(node.span.line, node.span.col, end.line + 1, end.column + 1)
         node.value = children if node.kind == "list" else list(zip(children[::2], children[1::2], strict=True))
         self._close(node, anchor)
 
