@@ -9,8 +9,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 IMPORT = re.compile(r"^\s*from (treadle(?:\.\w+)*) import ([\w, ]+)$", re.MULTILINE)
 
@@ -26,7 +24,11 @@ def imports_in_strings() -> Iterator[tuple[str, str, str]]:
                             yield f"{file.relative_to(ROOT)}:{node.lineno}", module, name
 
 
-@pytest.mark.parametrize(("where", "module", "name"), sorted(set(imports_in_strings())))
-def test_imports_in_strings_resolve(where: str, module: str, name: str) -> None:
-    found = importlib.import_module(module)
-    assert hasattr(found, name) or importlib.util.find_spec(f"{module}.{name}"), where
+def test_imports_in_strings_resolve() -> None:
+    found = set(imports_in_strings())
+    assert len(found) > 50
+    assert not [one for one in sorted(found) if not _resolves(*one[1:])]
+
+
+def _resolves(module: str, name: str) -> bool:
+    return hasattr(importlib.import_module(module), name) or bool(importlib.util.find_spec(f"{module}.{name}"))

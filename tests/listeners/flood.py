@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from multiprocessing.sharedctypes import Synchronized
 
 Target = tuple[str, int] | str
-PAUSE = 0.05
+PAUSE = 0.5
 """Seconds until a stranger reconnects."""
 DRIP = 0.5
 """Seconds between two bytes of a slow stranger."""

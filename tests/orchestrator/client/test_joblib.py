@@ -21,9 +21,6 @@ import numpy as np
 import pytest
 from eventually import eventually
 from joblib import Parallel, delayed, parallel_config
-from sklearn.datasets import load_iris
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
 from tqdm import tqdm
 
 from treadle.client import Client, Session, WorkerTraceback, register_joblib, session
@@ -321,6 +318,10 @@ def test_parallel_calls_of_a_worker_use_its_threads(calls: Session) -> None:
 
 
 def test_grid_search_scores_as_in_one_process(calls: Session) -> None:
+    from sklearn.datasets import load_iris  # a second of import, in each process that collects the tests
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.model_selection import GridSearchCV
+
     x, y = load_iris(return_X_y=True)
     grid = {"C": [0.1, 1.0, 10.0], "fit_intercept": [True, False]}
     search = GridSearchCV(LogisticRegression(max_iter=500), grid, cv=3)  # n_jobs=None: the backend's number

@@ -36,7 +36,7 @@ def test_no_answered_call_is_lost_or_doubled_in_a_thousand_schedules(
 
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_schedules_find_a_shard_that_breaks_a_rule(mutation: type[Shard]) -> None:
-    assert any(verdict(play(seed, shard=mutation)) for seed in range(300))
+    assert any(verdict(play(seed, shard=mutation)) for seed in range(70, 370))
 
 
 def test_keepers_of_a_class_that_is_not_deterministic_are_compared() -> None:
