@@ -18,9 +18,17 @@ from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
 
 PRELOAD = [
-    "treadle.cli",
-    "treadle.client.progress",
+    "temporalio.client",
+    *(f"treadle.cli.{name}" for name in ("commands", "logs", "plan", "resume", "run", "show", "steering", "watch")),
     "treadle.cli.view.datasets",
+    "treadle.cli.view.watch_output",
+    "treadle.client.progress",
+    "treadle.client.resumption",
+    "treadle.client.run_lookup",
+    "treadle.orchestrator.run_requests.driver_client",
+    "treadle.orchestrator.temporal.connect",
+    "treadle.orchestrator.temporal.temporal_runs",
+    "stringprep",
     "treadle.client.documents",
     "treadle.client.attempt_logs",
     "treadle.client.client",
