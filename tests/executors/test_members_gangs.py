@@ -122,8 +122,18 @@ async def rig(
     await made.stop()
 
 
-@pytest.mark.parametrize("rig", WAYS, indirect=True)
-@pytest.mark.parametrize("size", [10, 40_000], ids=["small values", "values as blocks"])
+@pytest.mark.parametrize(
+    ("rig", "size"),
+    [
+        pytest.param("dialled", 10, id="dialled-small values", marks=pytest.mark.chaos),
+        pytest.param("dialled", 40_000, id="dialled-values as blocks"),
+        pytest.param("not dialled", 10, id="not dialled-small values"),
+        pytest.param("not dialled", 40_000, id="not dialled-values as blocks"),
+        pytest.param("without blocks", 10, id="without blocks-small values", marks=pytest.mark.chaos),
+        pytest.param("without blocks", 40_000, id="without blocks-values as blocks"),
+    ],
+    indirect=["rig"],
+)
 async def test_gang_on_functions_leaves_the_same_as_on_local_processes(rig: Rig, size: int) -> None:
     spec = workflow(size)
     found, meant = await rig.run(spec, "gang"), await rig.local(spec)
