@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +200,58 @@ def test_pushes_of_processes_count_once_while_keepers_die(tmp_path: Path) -> Non
         os.kill(keepers.processes[primary], signal.SIGKILL)
         assert [one.wait(90) for one in pushers] == [0, 0, 0]
         assert array.pull().tolist() == [600] * 64
+
+
+def test_pushes_arrive_although_their_process_ends_at_once(tmp_path: Path) -> None:
+    with Keepers(tmp_path, durability="store") as keepers:
+        array = keepers.array("ends", 4, parts=2)
+        code = "import pickle, sys; pickle.load(sys.stdin.buffer).push([0, 3], 1)"
+        subprocess.run([sys.executable, "-c", code], input=pickle.dumps(array), check=True)
+        array.push([0], 1)
+    with Keepers(tmp_path, durability="store") as keepers:
+        assert keepers.array("ends", 4, parts=2).pull().tolist() == [2, 0, 0, 1]
+
+
+def test_threads_share_an_array(array: ShardedArray) -> None:
+    array.put(slice(None), 0)
+
+    def change() -> None:
+        for row in range(ROWS):
+            array.push([row], 1)
+            assert array.prefetch([row]).result()[0, 0] >= 1
+
+    with ThreadPoolExecutor(4) as pool:
+        for one in [pool.submit(change) for _ in range(4)]:
+            one.result()
+    assert array.pull().tolist() == [[4, 4]] * ROWS
+
+
+def test_prefetch_outlives_its_array(keepers: Keepers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharded_array, "_PIECE", 3 * 8)
+    ahead = keepers.array("gone ahead", 20, dtype="int64", fill=5, parts=2).prefetch()
+    gc.collect()
+    assert ahead.result().tolist() == [5] * 20
+
+
+def test_signal_handler_that_calls_an_array_during_a_call_is_refused(keepers: Keepers) -> None:
+    array, refused = keepers.array("signalled", 200_000), list[str]()
+
+    def handler(*_: object) -> None:
+        try:
+            array.pull([1])
+        except UsageError as error:
+            refused.append(str(error))
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+        for _ in range(200):
+            assert array.pull([0])[0] == 0
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert refused
+    assert array.pull([1])[0] == 0
 
 
 def test_stale_clock_lets_workers_run_ahead_as_far_as_allowed() -> None:

@@ -46,6 +46,7 @@ UNREACHABLE = 60.0
 _ANSWER = 1.0
 """Seconds without an answer, after which the view is read and the call is sent again."""
 _CONNECT = 2.0
+_PARTING = 10.0
 _NEARBY = 0.5
 """Seconds in which a keeper of this host must answer at its Unix socket."""
 _AGAIN = 0.02
@@ -124,9 +125,9 @@ def access(url: str, key: str, folder: str, shards: int) -> Access:
 
 
 class ClientSession:
-    """A session. For the thread that made it, except `keep`."""
+    """A session, for one thread at a time, except `keep`. It ends with its owner; default: the thread that made it."""
 
-    def __init__(self, of: Access, shard: int) -> None:
+    def __init__(self, of: Access, shard: int, owner: threading.Thread | None = None) -> None:
         self._access, self._shard, self._chain = of, shard, of.chain(shard)
         self._view = ShardView()
         self._connection: Connection | None = None
@@ -137,9 +138,10 @@ class ClientSession:
         """The time at which a primary had the call, and did not answer: it waits for its guard."""
         self.lease = 60.0
         """Seconds without a message, after which the session ends."""
-        self._owner = threading.current_thread()
+        self._owner = owner or threading.current_thread()
         self.is_calling = False
-        _keep(self)
+        """A call has been posted, and is not collected."""
+        self._posted: tuple[MethodCall, Connection | None] | None = None
 
     @property
     def incarnation(self) -> int:
@@ -162,13 +164,14 @@ class ClientSession:
             nonce = secrets.randbits(53)
             before, self.is_calling = self.is_calling, True
             try:
-                answer = self._exchange(OpenSession(self._shard, nonce))
+                opening = OpenSession(self._shard, nonce)
+                answer = self._answered(opening, self._send(opening))
             finally:
                 self.is_calling = before
             if isinstance(answer, MethodAnswer):
                 raise UsageError(answer.body.decode(), "Close clients that are not needed.")
             self._session, self._sequence, self.lease, self._epoch = answer.session, 0, answer.lease, answer.epoch
-            _news.set()
+            _keep(self)
 
     def holders(self) -> tuple[str, ...]:
         """End this session, and return the keepers that have the state of the shard. Raises KeepersUnreachable."""
@@ -178,28 +181,48 @@ class ClientSession:
             view = self._chain.newest(self._view)
             if view.epoch == self._epoch:
                 self.close()
-                _sessions.discard(self)
                 return view.members
 
     def call(self, name: str, method: str, arguments: bytes, timeout: float | None) -> MethodAnswer:
-        """Return the answer. Raises KeepersUnreachable, and CallOutcomeUnknown when the session has expired."""
+        """Post a call and collect its answer."""
+        self.post(name, method, arguments, timeout)
+        return self.collect()
+
+    def post(self, name: str, method: str, arguments: bytes, timeout: float | None = None) -> None:
+        """Send a call, and leave its answer to `collect`. Raises KeepersUnreachable."""
         self.is_calling = True
         try:
             self.begin()
             self._sequence += 1
             call = MethodCall(self._shard, self._session, self._sequence, name, method, arguments, timeout)
-            answer = self._exchange(call)
+            self._posted = call, self._send(call)
         except BaseException:
-            self._withdraw()
+            self._give_up()
             raise
-        finally:
-            self.is_calling = False
+
+    def collect(self) -> MethodAnswer:
+        """Return the answer to the posted call, which is sent again as often as it takes.
+
+        Raises KeepersUnreachable, and CallOutcomeUnknown when the session has expired.
+        """
+        assert self._posted is not None
+        call, connection = self._posted
+        try:
+            answer = self._answered(call, connection)
+        except BaseException:
+            self._give_up()
+            raise
+        self.is_calling, self._posted = False, None
         assert isinstance(answer, MethodAnswer)
         if answer.kind == EXPIRED:
             self._session = 0
-            text = f"the session of this thread expired: {method} of {name} may have taken effect"
+            text = f"the session of this thread expired: {call.method} of {call.object} may have taken effect"
             raise CallOutcomeUnknown(text, "Read the object's state, then decide whether to call again.")
         return answer
+
+    def _give_up(self) -> None:
+        self._withdraw()
+        self.is_calling, self._posted = False, None
 
     def _withdraw(self) -> None:
         """The call is given up: it must not go on waiting."""
@@ -213,16 +236,21 @@ class ClientSession:
 
     # -- connections
 
-    def _exchange(self, message: OpenSession | MethodCall) -> SessionOpened | MethodAnswer:
-        """Send the message to the primary, and to its successors, until one answers."""
+    def _send(self, message: FromClient) -> Connection | None:
+        """Send the message to the primary, as far as known; returns the connection, unless it failed."""
+        with contextlib.suppress(WireError, NotAuthentic):  # another keeper may have this address
+            connection = self._connected()
+            with self._sending:
+                connection.send(message, deadline=time.monotonic() + _CONNECT)
+            return connection
+        return None
+
+    def _answered(self, message: FromClient, connection: Connection | None) -> SessionOpened | MethodAnswer:
+        """Return the answer of the connection, or send the message to the next primary, until one answers."""
         self._reached, pause = time.monotonic(), _AGAIN
         while True:
-            with contextlib.suppress(WireError, NotAuthentic):  # another keeper may have this address
-                connection = self._connected()
-                with self._sending:
-                    connection.send(message, deadline=time.monotonic() + _CONNECT)
-                answer = self._answer(message, connection)
-                if answer is not None:
+            with contextlib.suppress(WireError, NotAuthentic):
+                if connection is not None and (answer := self._answer(message, connection)) is not None:
                     return answer
             if time.monotonic() - self._reached > UNREACHABLE:
                 last = address_of(self._view.primary) or "unknown"
@@ -230,8 +258,9 @@ class ClientSession:
                 raise KeepersUnreachable(text, "Are the keepers running, and does this process reach them?")
             self._look(pause)
             pause = min(2 * pause, 0.5)
+            connection = self._send(message)
 
-    def _answer(self, message: OpenSession | MethodCall, connection: Connection) -> SessionOpened | MethodAnswer | None:
+    def _answer(self, message: FromClient, connection: Connection) -> SessionOpened | MethodAnswer | None:
         """Return the answer; None: ask another keeper. Raises WireError."""
         wait = _ANSWER
         while True:
@@ -275,22 +304,23 @@ class ClientSession:
 
     # -- for the thread that keeps sessions
 
-    def keep(self) -> bool:
-        """Renew the session; ends it when its thread has ended. Returns whether it is still needed."""
+    def keep(self) -> None:
+        """Renew the session; ends it when its owner has ended."""
         if not self._owner.is_alive():
             self.close()
-            return False
-        if self._session:
+        elif self._session:
             with contextlib.suppress(Exception), self._sending:  # the next renewal tries again
                 if self._connection is None:
                     self._view = self._chain.newest()
                 self._connected().send(self._alive(), deadline=time.monotonic() + _ANSWER)
-        return True
 
     def close(self) -> None:
-        """End the session: its locks are released."""
-        with self._sending, contextlib.suppress(WireError):
+        """End the session: its locks are released. A posted call has some seconds for its answer."""
+        _sessions.discard(self)
+        with self._sending, contextlib.suppress(WireError, NotAuthentic):
             if self._connection is not None and not self._connection.closed and self._session:
+                if self._posted is not None:
+                    self._connection.receive_head(ToClient, time.monotonic() + _PARTING)
                 self._connection.send(EndSession(self._shard, self._session), deadline=time.monotonic() + _ANSWER)
         if self._connection is not None:
             self._connection.close()
@@ -320,6 +350,7 @@ def _keep(session: ClientSession) -> None:
         _sessions.clear()  # sessions of the parent of a forked process
         threading.Thread(target=_renew, name="treadle-object-sessions", daemon=True).start()
     _sessions.add(session)
+    _news.set()
 
 
 def _renew() -> None:
@@ -328,8 +359,7 @@ def _renew() -> None:
         _news.wait(min((session.lease for session in sessions), default=60.0) / 4)
         _news.clear()
         for session in sessions:
-            if not session.keep():
-                _sessions.discard(session)
+            session.keep()
 
 
 def close_sessions(of: Access) -> None:
@@ -337,4 +367,3 @@ def close_sessions(of: Access) -> None:
     for session in [one for one in _sessions if one.is_with(of)]:
         if session.is_own():
             session.close()
-            _sessions.discard(session)

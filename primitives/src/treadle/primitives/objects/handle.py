@@ -6,7 +6,7 @@ import functools
 import threading
 from typing import Any, Generic, TypeVar
 
-from .client_session import Access
+from .client_session import Access, ClientSession
 from .definitions import check_shared, public_methods
 from .errors import CallOutcomeUnknown, CallRefused, CallWaitExpired, ObjectLost, ObjectMissing
 from .messages import CREATE, DROP, LATE, MISSING, RAISED, REFUSED, MethodAnswer
@@ -89,18 +89,41 @@ def drop_target(handle: Handle[Any]) -> bool:
 
 
 def _call(place: _Place, method: str, *arguments: Any, **keywords: Any) -> Any:
-    of, name, _, incarnation, wait = place
-    session = of.session(name)
-    session.begin(incarnation)
-    _check(session.incarnation, incarnation, name)
-    packed = dumps((arguments, keywords)) if arguments or keywords else b""
-    try:
-        answer = session.call(name, method, packed, wait)
-    except CallOutcomeUnknown:
-        session.begin()
+    of, name, *_ = place
+    return PostedCall(of.session(name), place, method, *arguments, **keywords).result()
+
+
+class PostedCall:
+    """A call of a method that is on its way. The session has no other call until `result` was called."""
+
+    def __init__(self, session: ClientSession, place: _Place, method: str, *arguments: Any, **keywords: Any) -> None:
+        self._session, self._place, self._method = session, place, method
+        _, name, _, incarnation, wait = place
+        session.begin(incarnation)
         _check(session.incarnation, incarnation, name)
-        raise
-    return _value(answer, name, method)
+        session.post(name, method, dumps((arguments, keywords)) if arguments or keywords else b"", wait)
+
+    def result(self) -> Any:
+        """Return the result of the method. To be called once."""
+        _, name, _, incarnation, _ = self._place
+        try:
+            answer = self._session.collect()
+        except CallOutcomeUnknown:
+            self._session.begin()
+            _check(self._session.incarnation, incarnation, name)
+            raise
+        return _value(answer, name, self._method)
+
+
+def session_of(handle: Handle[Any]) -> ClientSession:
+    """Return a new session for the handle's object alone, which any thread of the process may use, one at a time."""
+    of, name, *_ = handle._place
+    return ClientSession(of, of.shard_of(name), threading.main_thread())
+
+
+def post(session: ClientSession, handle: Handle[Any], method: str, *arguments: Any) -> PostedCall:
+    """Begin a call of a method in this session."""
+    return PostedCall(session, handle._place, method, *arguments)
 
 
 def _check(now: int, incarnation: int, name: str) -> None:

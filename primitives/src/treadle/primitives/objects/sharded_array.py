@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
-from itertools import count
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import chain, count, zip_longest
 from typing import Any, NamedTuple
 
 from ..errors import UsageError
 from .catalog.arrays import Addition, ArrayPart, Place, UpdateRule
 from .client_session import Access
-from .handle import Handle, create, drop_target
+from .handle import Handle, PostedCall, create, drop_target, post, session_of
 
 Indices = Any
 """Row numbers: a slice without a step, or one-dimensional integers in any order."""
@@ -29,8 +29,6 @@ _PIECE = 4 << 20
 """Bytes of values in one call, at most."""
 _PART = 60 << 20
 """Bytes of a part, with what its rule keeps."""
-_WINDOW = 32
-"""Pushes of one part that are on their way."""
 
 
 class ShardedArray:
@@ -45,8 +43,8 @@ class ShardedArray:
         self.name, self.shape, self.dtype, self._parts = name, shape, dtype, parts
         self._step = -(-shape[0] // len(parts))
         self._row_bytes = _row_bytes(shape, dtype)
-        self._lanes: dict[int, tuple[_Lane, ...]] = {}
-        """By process: a fork has no threads."""
+        self._lanes: dict[int, tuple[Lane, ...]] = {}
+        """By process: a fork has sessions of its own."""
 
     def __reduce__(self) -> Any:
         return ShardedArray, (self.name, self.shape, self.dtype, self._parts)
@@ -55,7 +53,7 @@ class ShardedArray:
         return f"<ShardedArray {self.name} of {self.shape}>"
 
     def push(self, indices: Indices, values: Any) -> None:
-        """Change rows by the rule. Returns before the keepers have answered; `flush` waits for them.
+        """Change rows by the rule. Returns before the keepers have answered; the next call waits for them.
 
         Equal indices in one push count as one, with the sum of their values. Raises IndexError, ValueError for values
         of another shape, and the error of an earlier push.
@@ -81,8 +79,10 @@ class ShardedArray:
 
         rows = self._rows(indices)
         into = np.empty(self._shape_of(rows), self.dtype)
-        pieces = [(at, self._lane(part).call("pull", place)) for part, place, at in self._pieces(rows)]
-        return RowsAhead(into, pieces)
+        pieces = [(at, part, PartCall("pull", place)) for part, place, at in self._pieces(rows)]
+        for part in dict.fromkeys(part for _, part, _ in pieces):
+            self._lane(part).begin(call for _, of, call in pieces if of == part)
+        return RowsAhead(self, into, [(at, self._lane(part), call) for at, part, call in pieces])
 
     def pull(self, indices: Indices = slice(None)) -> Any:
         """Return rows as a NumPy array, in the order of the indices. Raises as `prefetch`, and the error of a push."""
@@ -91,7 +91,7 @@ class ShardedArray:
     def flush(self) -> None:
         """Wait until the keepers have answered all pushes of this process. Raises the error of one that failed."""
         for lane in self._lanes.get(os.getpid(), ()):
-            lane.settle(0)
+            lane.settle()
 
     def drop(self) -> None:
         """Remove the array. Later calls raise ObjectMissing."""
@@ -127,12 +127,14 @@ class ShardedArray:
         return rows
 
     def _pieces(self, rows: Any) -> Iterator[_Piece]:
-        """The calls for these rows, each of at most `_PIECE` bytes."""
-        most = max(1, _PIECE // self._row_bytes)
-        if isinstance(rows, slice):
-            yield from self._slices(rows, most)
-        else:
-            yield from self._gathered(rows, most)
+        """The calls for these rows, each of at most `_PIECE` bytes: one of each part in turn, so that all keepers
+        work.
+        """
+        most, of_parts = max(1, _PIECE // self._row_bytes), dict[int, list[_Piece]]()
+        for piece in self._slices(rows, most) if isinstance(rows, slice) else self._gathered(rows, most):
+            of_parts.setdefault(piece.part, []).append(piece)
+        turns = chain.from_iterable(zip_longest(*of_parts.values()))
+        return (piece for piece in turns if piece is not None)
 
     def _slices(self, rows: slice, most: int) -> Iterator[_Piece]:
         first = rows.start
@@ -155,29 +157,31 @@ class ShardedArray:
 
     def _send(self, method: str, rows: Any, values: Any) -> None:
         for part, place, at in self._pieces(rows):
-            self._lane(part).push(method, place, values[at].tobytes())
+            self._lane(part).begin([PartCall(method, place, values[at].tobytes(), awaited=False)])
 
-    def _lane(self, part: int) -> _Lane:
+    def _lane(self, part: int) -> Lane:
         process = os.getpid()
-        lanes = self._lanes.get(process) or self._lanes.setdefault(process, tuple(map(_Lane, self._parts)))
-        return lanes[part]
+        if process not in self._lanes:
+            lanes = self._lanes.setdefault(process, tuple(map(Lane, self._parts)))
+            weakref.finalize(self, _leave, process, lanes)  # also when the process exits
+        return self._lanes[process][part]
 
 
 class RowsAhead:
     """Rows of a ShardedArray that are on their way."""
 
-    def __init__(self, into: Any, pieces: Sequence[tuple[Any, Future[bytes]]]) -> None:
-        self._into, self._pieces = into, list(pieces)
+    def __init__(self, array: ShardedArray, into: Any, pieces: list[tuple[Any, Lane, PartCall]]) -> None:
+        self._array, self._into, self._pieces = array, into, deque(pieces)  # the lanes end with the array
 
     def result(self) -> Any:
         """Return the rows as an array, when they are there. Raises the errors of a handle's methods."""
         import numpy as np
 
         while self._pieces:
-            at, answer = self._pieces[-1]
+            at, lane, call = self._pieces[0]
             rows = self._into[at]
-            self._into[at] = np.frombuffer(answer.result(), rows.dtype).reshape(rows.shape)
-            self._pieces.pop()
+            self._into[at] = np.frombuffer(lane.result(call), rows.dtype).reshape(rows.shape)
+            self._pieces.popleft()
         return self._into
 
 
@@ -189,32 +193,104 @@ class _Piece(NamedTuple):
     at: Any
 
 
-class _Lane:
-    """The calls of this process to one part, in order, in a thread of their own."""
+class PartCall:
+    """A call of a part's method. `awaited`: its caller asks for the result."""
+
+    def __init__(self, method: str, *arguments: Any, awaited: bool = True) -> None:
+        self.method, self.arguments, self.awaited = method, arguments, awaited
+        self.is_over = False
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+
+class Lane:
+    """The calls of this process to one part, in order: one is on its way, and no thread waits for it."""
 
     def __init__(self, part: Handle[Any]) -> None:
-        self._part = part
-        self._thread = ThreadPoolExecutor(1, "treadle-array")
-        self._sent: deque[Future[Any]] = deque()
-        self._lock = threading.Lock()
+        self._part, self._session = part, session_of(part)
+        self._lock, self._is_busy = threading.RLock(), False
+        self._calls: deque[PartCall] = deque()
+        self._posted: PostedCall | None = None
+        """The first of the calls."""
+        self._failed: deque[Exception] = deque()
+        """Errors of calls that nobody awaits."""
 
-    def push(self, method: str, *arguments: Any) -> None:
-        self.settle(_WINDOW - 1)
+    def begin(self, calls: Iterable[PartCall]) -> None:
+        """Send the first call, after the answers to earlier ones. Raises the error of an earlier call."""
+        with self._alone():
+            self._settle()
+            self._calls.extend(calls)
+            self._post()
+
+    def result(self, call: PartCall) -> Any:
+        """Wait for a call; returns its result or raises its error."""
+        with self._alone():
+            while not call.is_over:
+                self._collect()
+        if call.error is not None:
+            raise call.error
+        return call.value
+
+    def settle(self) -> None:
+        """Wait for all calls. Raises the error of one that is not awaited."""
+        with self._alone():
+            self._settle()
+
+    def close(self) -> None:
+        with self._alone():
+            self._session.close()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
         with self._lock:
-            self._sent.append(self._submit(method, *arguments))
+            if self._is_busy:
+                text = f"a signal handler calls {self._part} during another call of this array"
+                raise UsageError(text, "Let the handler set a flag, and call the array afterwards.")
+            self._is_busy = True
+            try:
+                yield
+            finally:
+                self._is_busy = False
 
-    def call(self, method: str, *arguments: Any) -> Future[Any]:
-        self.settle(_WINDOW)
-        return self._submit(method, *arguments)
+    def _settle(self) -> None:
+        while self._posted is not None:
+            self._collect()
+        if self._failed:
+            raise self._failed.popleft()
 
-    def _submit(self, method: str, *arguments: Any) -> Future[Any]:
-        return self._thread.submit(partial(getattr(self._part, method), *arguments))
+    def _post(self) -> None:
+        while self._calls and self._posted is None:
+            call = self._calls[0]
+            try:
+                self._posted = post(self._session, self._part, call.method, *call.arguments)
+            except Exception as error:  # noqa: BLE001 - for its caller
+                self._end(error=error)
 
-    def settle(self, most: int) -> None:
-        """Wait until at most so many pushes are on their way. Raises the error of one that has failed."""
-        with self._lock:
-            while self._sent and (len(self._sent) > most or self._sent[0].done()):
-                self._sent.popleft().result()
+    def _collect(self) -> None:
+        """Receive the answer to the first call, and send the next one."""
+        assert self._posted is not None
+        posted, self._posted = self._posted, None
+        try:
+            value = posted.result()
+        except BaseException as error:
+            self._end(error=error)
+            if not isinstance(error, Exception):  # Ctrl-C
+                raise
+        else:
+            self._end(value)
+        self._post()
+
+    def _end(self, value: Any = None, error: BaseException | None = None) -> None:
+        call = self._calls.popleft()
+        call.value, call.error, call.is_over = value, error, True
+        if isinstance(error, Exception) and not call.awaited:
+            self._failed.append(error)
+
+
+def _leave(process: int, lanes: tuple[Lane, ...]) -> None:
+    """The array is gone, or the process ends."""
+    for lane in lanes if process == os.getpid() else ():
+        lane.close()
 
 
 def create_array(
