@@ -86,7 +86,7 @@ class ListenerSuite(ABC):
     def test_stranger_is_ended_when_its_time_is_over(self, tmp_path: Path) -> None:
         with self._listening(SMALL, tmp_path) as listening:
             with flood(_endpoint(listening.address), 2, 2, self.words) as strangers:
-                eventually(lambda: strangers.ended >= 4)
+                eventually(lambda: strangers.ended >= 8)
             assert listening.process.poll() is None
 
     def _measure(self, listening: Listening, tasks: int) -> tuple[list[float], tuple[int, int]]:

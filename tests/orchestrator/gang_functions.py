@@ -98,7 +98,7 @@ def gets_arrays(records: Iterator[int], *, size: int, rounds: int, all_reduce: b
             else:
                 found = cast.receive()
             total += float(found[-1])
-        Barrier("end").wait()  # the last member of a host pulls again what the others took with them
+        Barrier("end").wait()  # a member that ends takes the pulled values along: a later one would pull them again
     return total
 
 
