@@ -125,9 +125,9 @@ def access(url: str, key: str, folder: str, shards: int) -> Access:
 
 
 class ClientSession:
-    """A session, for one thread at a time, except `keep`. It ends with its owner; default: the thread that made it."""
+    """A session, for one thread at a time, except `keep`. With `owned` it ends with the thread that made it."""
 
-    def __init__(self, of: Access, shard: int, owner: threading.Thread | None = None) -> None:
+    def __init__(self, of: Access, shard: int, *, owned: bool = True) -> None:
         self._access, self._shard, self._chain = of, shard, of.chain(shard)
         self._view = ShardView()
         self._connection: Connection | None = None
@@ -138,7 +138,7 @@ class ClientSession:
         """The time at which a primary had the call, and did not answer: it waits for its guard."""
         self.lease = 60.0
         """Seconds without a message, after which the session ends."""
-        self._owner = owner or threading.current_thread()
+        self._owner = threading.current_thread() if owned else None
         self.is_calling = False
         """A call has been posted, and is not collected."""
         self._posted: tuple[MethodCall, Connection | None] | None = None
@@ -153,8 +153,11 @@ class ClientSession:
         return self._access is of
 
     def is_own(self) -> bool:
-        """Return whether its thread is this one, or has ended."""
-        return self._owner is threading.current_thread() or not self._owner.is_alive()
+        """Return whether no other thread that lives owns it."""
+        return self._owner in (None, threading.current_thread()) or self._has_lost_owner()
+
+    def _has_lost_owner(self) -> bool:
+        return self._owner is not None and not self._owner.is_alive()
 
     def begin(self, incarnation: int = 0) -> None:
         """Open the session unless it is open, in this incarnation or a later one. Raises KeepersUnreachable."""
@@ -197,7 +200,7 @@ class ClientSession:
             call = MethodCall(self._shard, self._session, self._sequence, name, method, arguments, timeout)
             self._posted = call, self._send(call)
         except BaseException:
-            self._give_up()
+            self._withdraw()
             raise
 
     def collect(self) -> MethodAnswer:
@@ -210,7 +213,7 @@ class ClientSession:
         try:
             answer = self._answered(call, connection)
         except BaseException:
-            self._give_up()
+            self._withdraw()
             raise
         self.is_calling, self._posted = False, None
         assert isinstance(answer, MethodAnswer)
@@ -220,16 +223,13 @@ class ClientSession:
             raise CallOutcomeUnknown(text, "Read the object's state, then decide whether to call again.")
         return answer
 
-    def _give_up(self) -> None:
-        self._withdraw()
-        self.is_calling, self._posted = False, None
-
     def _withdraw(self) -> None:
         """The call is given up: it must not go on waiting."""
         with contextlib.suppress(WireError), self._sending:
             self._sequence += 1
             if self._connection is not None:
                 self._connection.send(self._alive(), deadline=time.monotonic() + _ANSWER)
+        self.is_calling, self._posted = False, None
 
     def _alive(self) -> KeepSession:
         return KeepSession(self._shard, self._session, self._sequence)
@@ -306,7 +306,7 @@ class ClientSession:
 
     def keep(self) -> None:
         """Renew the session; ends it when its owner has ended."""
-        if not self._owner.is_alive():
+        if self._has_lost_owner():
             self.close()
         elif self._session:
             with contextlib.suppress(Exception), self._sending:  # the next renewal tries again
@@ -364,6 +364,6 @@ def _renew() -> None:
 
 def close_sessions(of: Access) -> None:
     """End the sessions of this thread, and of threads that have ended, with these keepers."""
-    for session in [one for one in _sessions if one.is_with(of)]:
+    for session in [one for one in list(_sessions) if one.is_with(of)]:
         if session.is_own():
             session.close()

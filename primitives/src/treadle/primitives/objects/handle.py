@@ -118,7 +118,7 @@ class PostedCall:
 def session_of(handle: Handle[Any]) -> ClientSession:
     """Return a new session for the handle's object alone, which any thread of the process may use, one at a time."""
     of, name, *_ = handle._place
-    return ClientSession(of, of.shard_of(name), threading.main_thread())
+    return ClientSession(of, of.shard_of(name), owned=False)
 
 
 def post(session: ClientSession, handle: Handle[Any], method: str, *arguments: Any) -> PostedCall:

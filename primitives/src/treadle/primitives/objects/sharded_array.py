@@ -14,15 +14,17 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
-from itertools import chain, count, zip_longest
-from typing import Any, NamedTuple
+from itertools import count, groupby, zip_longest
+from typing import Any, NamedTuple, TypeVar
 
 from ..errors import UsageError
 from .catalog.arrays import Addition, ArrayPart, Place, UpdateRule
 from .client_session import Access
 from .handle import Handle, PostedCall, create, drop_target, post, session_of
 
+T = TypeVar("T")
 Indices = Any
 """Row numbers: a slice without a step, or one-dimensional integers in any order."""
 _PIECE = 4 << 20
@@ -79,10 +81,12 @@ class ShardedArray:
 
         rows = self._rows(indices)
         into = np.empty(self._shape_of(rows), self.dtype)
-        pieces = [(at, part, PartCall("pull", place)) for part, place, at in self._pieces(rows)]
-        for part in dict.fromkeys(part for _, part, _ in pieces):
-            self._lane(part).begin(call for _, of, call in pieces if of == part)
-        return RowsAhead(self, into, [(at, self._lane(part), call) for at, part, call in pieces])
+        ahead = []
+        for pieces in self._pieces(rows):
+            lane, calls = self._lane(pieces[0].part), [PartCall("pull", piece.place) for piece in pieces]
+            lane.pull(calls)
+            ahead.append([(piece.at, lane, call) for piece, call in zip(pieces, calls, strict=True)])
+        return RowsAhead(self, into, _in_turns(ahead))
 
     def pull(self, indices: Indices = slice(None)) -> Any:
         """Return rows as a NumPy array, in the order of the indices. Raises as `prefetch`, and the error of a push."""
@@ -126,15 +130,11 @@ class ShardedArray:
             raise IndexError(f"{self.name} has rows 0 to {self.shape[0] - 1}, not {rows.min()} to {rows.max()}")
         return rows
 
-    def _pieces(self, rows: Any) -> Iterator[_Piece]:
-        """The calls for these rows, each of at most `_PIECE` bytes: one of each part in turn, so that all keepers
-        work.
-        """
-        most, of_parts = max(1, _PIECE // self._row_bytes), dict[int, list[_Piece]]()
-        for piece in self._slices(rows, most) if isinstance(rows, slice) else self._gathered(rows, most):
-            of_parts.setdefault(piece.part, []).append(piece)
-        turns = chain.from_iterable(zip_longest(*of_parts.values()))
-        return (piece for piece in turns if piece is not None)
+    def _pieces(self, rows: Any) -> list[list[_Piece]]:
+        """The calls for these rows, each of at most `_PIECE` bytes, by part."""
+        most = max(1, _PIECE // self._row_bytes)
+        pieces = self._slices(rows, most) if isinstance(rows, slice) else self._gathered(rows, most)
+        return [list(of_part) for _, of_part in groupby(pieces, lambda piece: piece.part)]
 
     def _slices(self, rows: slice, most: int) -> Iterator[_Piece]:
         first = rows.start
@@ -156,8 +156,8 @@ class ShardedArray:
                 yield _Piece(part, (rows[at] - part * self._step).astype(np.int32).tobytes(), at)
 
     def _send(self, method: str, rows: Any, values: Any) -> None:
-        for part, place, at in self._pieces(rows):
-            self._lane(part).begin([PartCall(method, place, values[at].tobytes(), awaited=False)])
+        for part, place, at in _in_turns(self._pieces(rows)):
+            self._lane(part).push(PartCall(method, place, values[at].tobytes()))
 
     def _lane(self, part: int) -> Lane:
         process = os.getpid()
@@ -193,14 +193,17 @@ class _Piece(NamedTuple):
     at: Any
 
 
-class PartCall:
-    """A call of a part's method. `awaited`: its caller asks for the result."""
+def _in_turns(parts: list[list[T]]) -> list[T]:
+    """The first of each part, the second of each part, and so on: the keepers work in parallel."""
+    return [one for turn in zip_longest(*parts) for one in turn if one is not None]
 
-    def __init__(self, method: str, *arguments: Any, awaited: bool = True) -> None:
-        self.method, self.arguments, self.awaited = method, arguments, awaited
-        self.is_over = False
-        self.value: Any = None
-        self.error: BaseException | None = None
+
+class PartCall:
+    """A call of a part's method, and its answer."""
+
+    def __init__(self, method: str, *arguments: Any) -> None:
+        self.method, self.arguments = method, arguments
+        self.answer: Future[Any] = Future()
 
 
 class Lane:
@@ -212,11 +215,19 @@ class Lane:
         self._calls: deque[PartCall] = deque()
         self._posted: PostedCall | None = None
         """The first of the calls."""
-        self._failed: deque[Exception] = deque()
-        """Errors of calls that nobody awaits."""
+        self._pushed: Future[Any] | None = None
+        """The last push, unless its error was raised."""
 
-    def begin(self, calls: Iterable[PartCall]) -> None:
-        """Send the first call, after the answers to earlier ones. Raises the error of an earlier call."""
+    def push(self, call: PartCall) -> None:
+        """Send a call, after the answers to earlier ones. Raises the error of the push before it."""
+        with self._alone():
+            self._settle()
+            self._pushed = call.answer
+            self._calls.append(call)
+            self._post()
+
+    def pull(self, calls: Iterable[PartCall]) -> None:
+        """As `push`, for calls whose answers `result` will wait for: the first is sent, and each when it can be."""
         with self._alone():
             self._settle()
             self._calls.extend(calls)
@@ -225,14 +236,12 @@ class Lane:
     def result(self, call: PartCall) -> Any:
         """Wait for a call; returns its result or raises its error."""
         with self._alone():
-            while not call.is_over:
+            while not call.answer.done():
                 self._collect()
-        if call.error is not None:
-            raise call.error
-        return call.value
+        return call.answer.result()
 
     def settle(self) -> None:
-        """Wait for all calls. Raises the error of one that is not awaited."""
+        """Wait for all calls. Raises the error of a push."""
         with self._alone():
             self._settle()
 
@@ -255,8 +264,9 @@ class Lane:
     def _settle(self) -> None:
         while self._posted is not None:
             self._collect()
-        if self._failed:
-            raise self._failed.popleft()
+        pushed, self._pushed = self._pushed, None
+        if pushed is not None:
+            pushed.result()
 
     def _post(self) -> None:
         while self._calls and self._posted is None:
@@ -264,27 +274,20 @@ class Lane:
             try:
                 self._posted = post(self._session, self._part, call.method, *call.arguments)
             except Exception as error:  # noqa: BLE001 - for its caller
-                self._end(error=error)
+                self._calls.popleft().answer.set_exception(error)
 
     def _collect(self) -> None:
         """Receive the answer to the first call, and send the next one."""
         assert self._posted is not None
-        posted, self._posted = self._posted, None
+        (posted, self._posted), call = (self._posted, None), self._calls.popleft()
         try:
-            value = posted.result()
+            call.answer.set_result(posted.result())
         except BaseException as error:
-            self._end(error=error)
+            call.answer.set_exception(error)
             if not isinstance(error, Exception):  # Ctrl-C
+                self._pushed = None
                 raise
-        else:
-            self._end(value)
         self._post()
-
-    def _end(self, value: Any = None, error: BaseException | None = None) -> None:
-        call = self._calls.popleft()
-        call.value, call.error, call.is_over = value, error, True
-        if isinstance(error, Exception) and not call.awaited:
-            self._failed.append(error)
 
 
 def _leave(process: int, lanes: tuple[Lane, ...]) -> None:
