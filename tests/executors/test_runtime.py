@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from executors.bench import KEY, Bench, call
 from executors.operation_functions import identity, per_record
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from treadle.executors import memory_limit
@@ -134,6 +134,7 @@ def test_an_unknown_secret_fails_every_partition(bench: Bench) -> None:
 
 @given(value=st.text(min_size=1), before=st.text(), after=st.text())
 def test_redaction_leaves_no_secret_behind(value: str, before: str, after: str) -> None:
+    assume(value != "***name***")  # Hypothesis tries constants of this file too
     redactor = Redactor({"name": value})
     for text in (before + value + after, repr(before + value + after)):
         assert text.count(value) == 0 or redactor.text(text) != text
