@@ -43,9 +43,10 @@ class Bench:
     """One runtime, and the blocks of one run."""
 
     def __init__(
-        self, folder: Path, *, secrets: Mapping[str, str] = {}, cache_bytes: int = 1 << 20, room: int = 0
+        self, folder: Path | str, *, secrets: Mapping[str, str] = {}, cache_bytes: int = 1 << 20, room: int = 0
     ) -> None:
-        self.store = Store.open(f"file://{folder}")
+        """`folder`: a path, or the URL of a store."""
+        self.store = Store.open(folder if isinstance(folder, str) else f"file://{folder}")
         self.blocks = Blocks(self.store, RUN)
         self.runtime = Runtime(None, cache_bytes, secrets.__getitem__, room)
         self.job = Job(RUN, "bench", "2026-01-02T03:04:05Z", 7, self.store.url, "")

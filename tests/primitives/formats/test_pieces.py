@@ -8,7 +8,6 @@ import gzip
 import io
 import json
 import os
-import threading
 import uuid
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,6 @@ from treadle.primitives.formats import (
     plan_splits,
     read_pieces,
     read_split,
-    split_content,
 )
 from treadle.primitives.stores.input_files import list_files
 from treadle.primitives.stores.store import Store
@@ -230,27 +228,6 @@ def test_nothing_is_read_before_the_first_piece_is_wanted(place: str, format: Fo
     store.put("input", data + b"more")
     with pytest.raises(UsageError, match="input changed since the run started"):
         list(read_pieces(one, 1)[1])
-
-
-def test_of_a_file_far_away_one_piece_is_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun: list[int] = []
-    known = split_content.line_content
-
-    def counted(split: FileSplit) -> tuple[int, memoryview]:
-        begun.append(split.start)
-        return known(split)
-
-    monkeypatch.setattr(split_content, "line_content", counted)
-    [one] = splits(f"memory://{uuid.uuid4().hex}", b"0123456\n" * 64, ReadOptions("text"))
-    found = read_pieces(one, 8)[1]
-    for taken, piece in enumerate(found, 1):
-        assert piece == ["0123456"]
-        assert len(begun) <= taken + 1
-        if taken == 32:
-            break
-    found.close()  # type: ignore[attr-defined]
-    assert len(begun) == 33, "the one that was under way is over"
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("read ahead")]
 
 
 @pytest.mark.parametrize("format", ["text", "fixed"])

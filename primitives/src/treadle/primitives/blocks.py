@@ -19,6 +19,7 @@ from .encoding.references import BlockRef, Kind, Part, Slice
 from .errors import CorruptError, MissingError, StoreError, TreadleError
 from .run_paths import run_folder
 from .stores.atomic_files import Buffer, check_name, map_file, read_range
+from .stores.ranges_ahead import ObjectRange, RangesAhead
 from .stores.shared_memory import HostFolder
 from .stores.spool import AT_ONCE, SPOOLED_FROM, fetch_range
 from .stores.store import Store
@@ -39,7 +40,10 @@ class Peers(Protocol):
     """Fetches parts of blocks from the shared memory of other hosts."""
 
     def expect(self, host: str, slices: Iterable[Slice]) -> None:
-        """Announce the parts that will be fetched from a host next, so that small parts travel together."""
+        """Announce the next parts to be fetched from a host, so that small parts travel together."""
+
+    def forget(self) -> None:
+        """Forget which parts were announced."""
 
     def fetch(self, host: str, name: str, offset: int, length: int, *, shared: bool, elsewhere: bool) -> Buffer:
         """Return bytes of a block.
@@ -74,6 +78,7 @@ class Blocks:
         self.read: Counter[str] = Counter()
         """Bytes read so far from each kind of place (inline, host, store); peers add their own counts."""
         self._in_store = str(store.path(f"runs/{self._folder}/blocks") or "")
+        self._ahead = RangesAhead(store.get_range)
         self._checked: set[tuple[str, str, int]] = set()
         self._nonce, self._numbers = os.urandom(6).hex(), itertools.count()
 
@@ -110,7 +115,7 @@ class Blocks:
         if on_host and place == "host":
             index = _index(encoded, counts, digests=False, checksums=checksums)
             return BlockRef(name, kind, size, index, (on_host,))
-        self._store.put(self._object(name), buffers)
+        self._store.put(_object(self._folder, name), buffers)
         return BlockRef(
             name, kind, size, _index(encoded, counts, digests=True), (on_host, "store") if on_host else ("store",)
         )
@@ -123,24 +128,32 @@ class Blocks:
         if on_host and place == "host":
             return BlockRef(name, kind, index.size, tuple(index.parts), (on_host,))
         index = BlockIndex(digests=True)
-        self._store.put(self._object(name), index.of(parts))
+        self._store.put(_object(self._folder, name), index.of(parts))
         return BlockRef(name, kind, index.size, tuple(index.parts), (on_host, "store") if on_host else ("store",))
 
     def _unique(self, name: str) -> str:
         return f"{name}.{self._nonce}{next(self._numbers):x}"
 
-    def expect(self, slices: Sequence[Slice]) -> None:
-        """Announce the parts that will be read soon, in order, so that parts of other hosts are pulled several at a
-        time."""
-        if self._open_peers is None:
-            return
+    def expect(self, slices: Iterable[Slice]) -> None:
+        """Announce parts that will be read after the ones announced before, in order, so that several parts of another
+        host, or of the store, are fetched at the same time."""
         far: dict[str, list[Slice]] = {}
+        stored: list[ObjectRange] = []
         for one in slices:
-            where = next(self._locations(one), "")
-            if where.startswith("host:"):
-                far.setdefault(where.removeprefix("host:"), []).append(one)
+            place, _, where = next(self._locations(one), "").partition(":")
+            if place == "host" and where:
+                far.setdefault(where, []).append(one)
+            elif place == "store" and one.part.length < AT_ONCE and not self._folder_of(where or self._folder):
+                stored.append(ObjectRange(_object(where or self._folder, one.name), one.part.offset, one.part.length))
+        self._ahead.expect(stored)
         for host, theirs in far.items():
             self._peers.expect(host, theirs)
+
+    def forget(self) -> None:
+        """Forget which parts were announced."""
+        self._ahead.forget()
+        if "_peers" in self.__dict__:
+            self._peers.forget()
 
     def lost(self, slices: Iterable[Slice]) -> set[str]:
         """Return the names of blocks that have no location left. Their content is not checked for damage.
@@ -177,11 +190,11 @@ class Blocks:
         host = self.host
         if host is not None and f"host:{host.host_id}" in ref.locations:
             data = host.map(self.on_host(ref.name))
-            self._store.put(self._object(ref.name), data)  # its readers check it
+            self._store.put(_object(self._folder, ref.name), data)  # its readers check it
             digests = [part_digest(part, data[part.offset : part.offset + part.length]) for part in ref.parts]
         else:
             digests = []
-            self._store.put(self._object(ref.name), self._far_parts(ref, digests))
+            self._store.put(_object(self._folder, ref.name), self._far_parts(ref, digests))
         return ref.in_store(digests)
 
     def _far_parts(self, ref: BlockRef, digests: list[bytes]) -> Iterator[Buffer]:
@@ -196,7 +209,7 @@ class Blocks:
         if self.host is not None and f"host:{self.host.host_id}" in ref.locations:
             self.host.delete(self.on_host(ref.name))
         if "store" in ref.locations:
-            self._store.delete([self._object(ref.name)])
+            self._store.delete([_object(self._folder, ref.name)])
 
     def get(self, slice: Slice, *, shared: bool = False) -> Any:
         """Return the decoded value of a part, from the first location that has an undamaged copy.
@@ -238,9 +251,6 @@ class Blocks:
     def on_host(self, name: str) -> str:
         """The block's name in the host folder."""
         return f"{self._folder}/{name}"
-
-    def _object(self, name: str) -> str:
-        return f"runs/{self._folder}/blocks/{name}"
 
     def _put_host(self, name: str, put: Callable[[HostFolder, str], None]) -> str:
         """Put the block and return its location, or "" when the host cannot take the block."""
@@ -332,13 +342,18 @@ class Blocks:
             return self.host.map(name)[part.offset : part.offset + part.length]
         run = location.partition(":")[2] or self._folder
         if not (folder := self._folder_of(run)):
-            name = f"runs/{run}/blocks/{slice.name}"
-            return fetch_range(partial(self._store.get_range, name), part.offset, part.length, spooled_from)
+            read = partial(self._ahead.read, _object(run, slice.name))
+            return fetch_range(read, part.offset, part.length, spooled_from)
         path = f"{folder}/{check_name(slice.name)}"
         with border(self._store.url, slice.name, reading=True):
             if part.length < _MAPPED_FROM:
                 return read_range(path, part.offset, part.length)
             return map_file(path)[part.offset : part.offset + part.length]
+
+
+def _object(folder: str, name: str) -> str:
+    """The name in the store of a block of the run with that folder."""
+    return f"runs/{folder}/blocks/{name}"
 
 
 def _as_it_is(data: Buffer) -> Buffer:

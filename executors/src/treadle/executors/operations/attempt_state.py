@@ -6,15 +6,16 @@ import copy
 import math
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol, TypeVar
 
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.encoding.read_only import sealed
-from treadle.primitives.encoding.references import Slice
+from treadle.primitives.encoding.references import Kind, Slice
 from treadle.primitives.encoding.tabular import type_name
 from treadle.primitives.errors import TreadleError, UsageError
+from treadle.primitives.formats import FileSplit
 from treadle.primitives.formats.malformed_lines import Unparsable
 from treadle.primitives.functions import matches_type
 from treadle.primitives.result import Result, is_storable
@@ -56,14 +57,25 @@ class Function(NamedTuple):
     """As a key function it takes a whole table or array."""
 
 
+class FileSplits(Protocol):
+    """Reads the file splits of a task's partitions."""
+
+    def expect(self, split: FileSplit) -> None:
+        """Announce a split that will be read after the ones announced before."""
+
+    def read(self, split: FileSplit) -> tuple[Kind, Iterator[Any]]:
+        """The kind of the records, and their pieces. The pieces raise TreadleError."""
+
+
 class Services(NamedTuple):
     """The services an attempt needs from the runtime; the same for every partition of a task."""
 
     program: Program
     inputs_apart: bool
     """The first reduce needs the inputs of the shuffle separately."""
-    whole_text: bool
-    """The first function takes its file split as one str."""
+    files: FileSplits
+    expect: Callable[[Iterable[Slice]], None]
+    """Announces parts that will be read after the ones announced before."""
     seed: int
     function: Callable[[str], Function]
     load: Callable[[Slice, bool], Any]

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
-from treadle.primitives import formats
 from treadle.primitives.encoding.frames import SMALL
 from treadle.primitives.encoding.read_only import is_frozen
 from treadle.primitives.encoding.references import Kind, Slice
 from treadle.primitives.errors import DataError, MissingError
 from treadle.primitives.formats import FileSplit
 
-from ..operations.attempt_state import Attempt
+from ..operations.attempt_state import Attempt, Services
 from ..operations.record_flow import EXPANSION, Flow, objects
 from ..program import BlockInput, EventSplit, ItemSplit, PartitionInput, RangeSplit
 from .shuffle_index import one_kind
 
 _RANGE_CHUNK = 1 << 16
-_AT_ONCE = 32
-"""A file is read in pieces of at most this fraction of the room: one is decoded while the next is read."""
 _Entry = tuple[Any, int, Literal["shared", "list"]]
 
 
@@ -58,6 +55,10 @@ class InputCache:
         self._keep(name, (value, slice.part.length, sharing))
         return _given(self._entries[name])
 
+    def missing(self, slices: Iterable[Slice]) -> list[Slice]:
+        """The slices that it does not have."""
+        return [one for one in slices if (one.name, one.part.offset) not in self._entries]
+
     def _keep(self, name: tuple[str, int], entry: _Entry) -> None:
         self._entries[name] = entry
         self._size += entry[1]
@@ -82,6 +83,15 @@ def _sharing(kind: Kind, value: Any) -> Literal["shared", "list"] | None:
 def _given(entry: _Entry) -> Any:
     value, _, sharing = entry
     return value if sharing == "shared" else [list(value[0])]
+
+
+def expect_input(source: PartitionInput, services: Services) -> None:
+    """Announce the input of a partition that will run after the announced ones."""
+    match source:
+        case BlockInput(inputs):
+            services.expect(one for row in inputs for one in row)
+        case FileSplit():
+            services.files.expect(source)
 
 
 def read_input(source: PartitionInput, attempt: Attempt) -> Flow:
@@ -114,14 +124,8 @@ def _integers(start: int, stop: int) -> Iterator[list[int]]:
 
 def _file(split: FileSplit, attempt: Attempt) -> Flow:
     attempt.bytes_in += split.size if split.options.format in ("parquet", "npy") else split.stop - split.start
-    if attempt.services.whole_text:
-        return Flow("objects", _all_of(_there(split, _text(split)), attempt))
-    kind, pieces = formats.read_pieces(split, max(1, attempt.room.size // _AT_ONCE))
+    kind, pieces = attempt.services.files.read(split)
     return Flow(kind, _all_of(_there(split, pieces), attempt))
-
-
-def _text(split: FileSplit) -> Iterator[list[str]]:
-    yield [formats.read_text(split)]
 
 
 def _there(split: FileSplit, pieces: Iterator[Any]) -> Iterator[Any]:
@@ -141,7 +145,6 @@ def _all_of(pieces: Iterator[Any], attempt: Attempt) -> Iterator[Any]:
 def _blocks(slices: tuple[Slice, ...], attempt: Attempt, pieces: bool) -> Flow:
     attempt.bytes_in += sum(one.part.length for one in slices)
     full = tuple(one for one in slices if one.part.rows) or slices[:1]
-    attempt.services.blocks.expect(full)
     kind = one_kind({one.kind for one in full})
     slices = tuple(one for one in slices if one.kind == kind)
     sizes = [one.part.length for one in slices]

@@ -12,10 +12,12 @@ the user functions' view of the attempt, and the package `bundle` provides their
 from __future__ import annotations
 
 import gc
+import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import msgspec
@@ -61,12 +63,17 @@ from ..program import (
 from ..redaction import Redactor
 from ..spill.memory_budget import MemoryBudget, room_of
 from ..spill.part_spill import SpilledBytes
-from .input_cache import InputCache, read_input
+from .input_cache import InputCache, expect_input, read_input
 from .process_setup import Meter, give_back_memory, prepare_blas
 from .sink import Made, make
+from .split_reader import SplitReader
 
 _CACHE_SHARE = 8
 """Cached decoded blocks have at most this fraction of the room in encoded bytes."""
+
+
+_AT_ONCE = 32
+"""A file is read in pieces of at most this fraction of the room: one is decoded while the next is read."""
 
 
 class ProcessUsed(BaseException):
@@ -112,13 +119,16 @@ class Runtime:
         """
         try:
             services = self._services(task, key)
+            services.blocks.forget()
+            expect_input(task.partitions[0].input, services)
         except Exception as error:  # noqa: BLE001  an error in the task is an error of each partition
             for partition in task.partitions:
                 report(self._with_requests(_failure(partition, error, "", Redactor({}))))
             return
         self._meter.start_task()
-        for partition in task.partitions:
-            report(self._with_requests(self._partition(services, partition, self._gang(task.gang, key))))
+        for partition, following in zip_longest(task.partitions, task.partitions[1:]):
+            gang = self._gang(task.gang, key)
+            report(self._with_requests(self._partition(services, partition, following, gang)))
 
     def _with_requests(self, report: Report) -> Report:
         """Add the requests made since the last report. A task's initial requests thus count for its first partition."""
@@ -146,7 +156,10 @@ class Runtime:
         return Services(
             program=task.program,
             inputs_apart=keeps_inputs_apart(task.program.ops),
-            whole_text=isinstance(first, MapPartition) and first.whole,
+            files=SplitReader(
+                max(1, (room or sys.maxsize) // _AT_ONCE), whole_text=isinstance(first, MapPartition) and first.whole
+            ),
+            expect=lambda slices: run.blocks.expect(self._cache.missing(slices)),
             seed=task.job.seed,
             function=self._function,
             load=lambda slice, shared: self._cache.load(slice, partial(run.blocks.get, shared=shared)),
@@ -202,11 +215,15 @@ class Runtime:
         """The context in which a gang member's channels work."""
         return taking_part(gang, key, self._run.blocks) if gang and self._run else nullcontext()
 
-    def _partition(self, services: Services, partition: Partition, gang: AbstractContextManager[None]) -> Report:
+    def _partition(
+        self, services: Services, partition: Partition, following: Partition | None, gang: AbstractContextManager[None]
+    ) -> Report:
         self._meter.start()
         services.blocks.read.clear()
         attempt = Attempt(services, partition)
         try:
+            if following is not None:
+                expect_input(following.input, services)
             with gang:
                 return self._outcome(attempt)
         except (Exception, StageFailed, InputFailed) as error:  # noqa: BLE001  a failed partition does not end the task

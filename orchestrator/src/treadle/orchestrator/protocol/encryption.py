@@ -196,7 +196,7 @@ class _StructConverter(JSONPlainPayloadConverter):
 
 
 class MessageConverter(CompositePayloadConverter):
-    """The SDK's converters, with those of structs and of refusals."""
+    """The SDK's converters, and converters of structs and refusals."""
 
     def __init__(self) -> None:
         super().__init__(_RefusedConverter(), BinaryNullPayloadConverter(), _StructConverter())

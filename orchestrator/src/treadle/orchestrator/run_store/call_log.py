@@ -28,7 +28,7 @@ SESSION = "session"
 VALUES = "values"
 """The segment of the large values: no function has this name."""
 Gives = Literal["future", "futures", "nothing"]
-"""What a client has of a call: a future, one for each item, or nothing, since only another call needs the results."""
+"""The futures of a call: one, one for each item, or none, since only another call needs the results."""
 Need = tuple[str, int]
 """The result of a partition, by the call's key and the partition's position in the call."""
 

@@ -11,12 +11,9 @@ import msgspec
 from ..encoding.codec import concat
 from ..encoding.references import Kind
 from ..errors import DataError
-from ..stores.input_files import is_local
 from .malformed_lines import Judge, LineNumbers, is_blank, judge_of, split_lines
 from .options import FileSplit
 from .split_content import decoded, line_content, line_pieces
-
-_END: Any = object()
 
 
 def read_split(split: FileSplit) -> tuple[Kind, Any]:
@@ -32,15 +29,10 @@ def read_pieces(split: FileSplit, size: int) -> tuple[Kind, Iterator[Any]]:
     text: list of str, or with `table` a pyarrow.Table of one column `line`; jsonl: list of JSON values; csv: list of
     dicts of str by column, or of tuples of str without a header; parquet: pyarrow.Table; npy: array of the file's
     dtype; fixed: uint8 array of shape (rows, recordBytes).
-    Arrays are read-only; arrays of local files are one view of a mapping. A piece of a remote file is fetched while the
-    piece before it is used. The pieces raise DataError for content that does not match the format, MissingError or
-    UsageError when the file is gone or changed, and StoreError.
+    Arrays are read-only; arrays of local files are one view of a mapping. A piece is read when it is wanted. The pieces
+    raise DataError for content that does not match the format, MissingError or UsageError when the file is gone or
+    changed, and StoreError.
     """
-    kind, pieces = _reader(split, size)
-    return kind, pieces if is_local(split.uri) else _ahead(pieces)
-
-
-def _reader(split: FileSplit, size: int) -> tuple[Kind, Iterator[Any]]:
     match split.options.format:
         case "text" if split.options.table:
             from .lines import read_line_tables
@@ -66,17 +58,6 @@ def _reader(split: FileSplit, size: int) -> tuple[Kind, Iterator[Any]]:
             from .arrays import read_fixed
 
             return "array", read_fixed(split, size)
-
-
-def _ahead(pieces: Iterator[Any]) -> Iterator[Any]:
-    """The pieces; the next piece is always being fetched."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(1, "read ahead") as thread:
-        coming = thread.submit(next, pieces, _END)
-        while (piece := coming.result()) is not _END:
-            coming = thread.submit(next, pieces, _END)
-            yield piece
 
 
 def read_text(split: FileSplit) -> str:

@@ -55,9 +55,15 @@ class HostPeers:
         self._lock = threading.Lock()
 
     def expect(self, host: str, slices: Iterable[Slice]) -> None:
-        """Announce the next parts of a host, in order; replaces the earlier announcement."""
+        """Announce the next parts of a host, in order, after the ones announced before."""
         with self._lock:
-            self._expected[host] = deque((one.name, one.part.offset, one.part.length) for one in slices)
+            expected = self._expected.setdefault(host, deque())
+            expected.extend((one.name, one.part.offset, one.part.length) for one in slices)
+
+    def forget(self) -> None:
+        """Forget which parts were announced."""
+        with self._lock:
+            self._expected.clear()
             self._ahead.clear()
 
     def fetch(self, host: str, name: str, offset: int, length: int, *, shared: bool, elsewhere: bool) -> Buffer:
