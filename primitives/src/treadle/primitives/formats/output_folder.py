@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..errors import DataError, UsageError
+from ..errors import DataError, MissingError, UsageError
 from ..stores.atomic_files import Buffer, create_file, make_folders, sync_folder
 from ..stores.input_files import absolute_uri, is_local, remote
 from ..stores.store import Store
@@ -77,8 +77,9 @@ def check_output(uri: str, run_id: str, if_exists: str = "fail") -> list[str]:
     """Return the names that `claim_output` would remove. Changes nothing, and raises the UsageError of
     `claim_output`."""
     folder = _Folder(uri)
-    owner = folder.owner()
-    present = folder.own_names() if owner != run_id else []
+    names = folder.own_names()
+    owner = folder.owner() if OWNER in names else ""
+    present = names if owner != run_id else []
     if present and if_exists != "replace":
         whose = f"run {owner}" if owner else "something else"
         raise UsageError(
@@ -177,11 +178,12 @@ class _Folder:
 
     def owner(self) -> str:
         """Return the run that claimed this folder; empty when none did."""
-        if self.store.head(self._name(OWNER)) is None:
-            return ""
-        with contextlib.suppress(ValueError, TypeError, KeyError):
+        try:
             return str(json.loads(self.get(OWNER))["run"])
-        return "unknown"
+        except MissingError:
+            return ""
+        except (ValueError, TypeError, KeyError):
+            return "unknown"
 
     def own_names(self) -> list[str]:
         """Names of an earlier output: manifest, parts, marker, in the order in which they are removed."""
