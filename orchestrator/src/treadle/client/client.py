@@ -78,6 +78,8 @@ class Runs:
         """Write the run's submission. False: the run exists, open or ended, and shall be used."""
         run = prepared.submission.run
         files = self.files(run)
+        if prepared.again is None and await asyncio.to_thread(_write_first, files, prepared):
+            return True
         known = await asyncio.to_thread(files.find, Submission, "spec")
         # Checked before Temporal: a concurrent submission may start its run at any moment.
         remains = known is not None and await asyncio.to_thread(_is_of_before, files, known, prepared.submission)
@@ -263,7 +265,21 @@ def _write(files: RunFiles, prepared: Prepared) -> None:
         from treadle.orchestrator.run_store.child_runs import hand_over
 
         hand_over(prepared.again, files, submission.inputs)
-    if not files.create("spec", submission) and digest(files.load(Submission, "spec")) != digest(submission):
+    if _write_first(files, prepared):
+        return
+    if digest(files.load(Submission, "spec")) != digest(submission):
         raise RunConflict(f"another run {files.run} is being submitted at this moment", "Choose another --id.")
-    if prepared.bundle and submission.shared is None:
+    _write_code(files, prepared)
+
+
+def _write_first(files: RunFiles, prepared: Prepared) -> bool:
+    """Write the submission and its code. False: the store has a submission under the id."""
+    is_first = files.create("spec", prepared.submission)
+    if is_first:
+        _write_code(files, prepared)
+    return is_first
+
+
+def _write_code(files: RunFiles, prepared: Prepared) -> None:
+    if prepared.bundle and prepared.submission.shared is None:
         files.create_bytes("bundle", prepared.bundle)
