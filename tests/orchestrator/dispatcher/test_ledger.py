@@ -45,23 +45,27 @@ def test_flushed_records_are_there_for_the_next_writer() -> None:
     assert (first.epoch, second.epoch) == (1, 2)
 
 
-def test_ledger_that_was_wrongly_taken_as_new_has_all_records() -> None:
+def test_ledger_that_was_wrongly_taken_as_new_commits_nothing() -> None:
     store = new_store()
     first = Ledger(store, "p", KEY, is_new=True)
     first.append(commit(0), commit(1))
     first.flush()
     second = Ledger(store, "p", KEY, is_new=True)
-    assert partitions(second.records) == [0, 1]
-    assert (first.epoch, second.epoch) == (1, 2)
-    first.append(commit(2))
+    second.append(commit(2))
     with pytest.raises(Fenced):
-        first.flush()
+        second.flush()
+    third = Ledger(store, "p", KEY)
+    assert partitions(third.records) == [0, 1]
+    assert third.epoch == 2
 
 
-def test_new_ledger_takes_one_request() -> None:
-    before = request_counts.made()
-    Ledger(new_store(), "p", KEY, is_new=True)
+def test_first_records_of_a_new_ledger_take_one_request() -> None:
+    store, before = new_store(), request_counts.made()
+    ledger = Ledger(store, "p", KEY, is_new=True)
+    ledger.append(commit(0))
+    ledger.flush()
     assert request_counts.since(before) == {"put": 1}
+    assert [type(record) for record in read(store, "p", KEY)] == [Epoch, Committed]
 
 
 def test_reader_of_a_ledger_reads_only_new_records() -> None:
@@ -181,7 +185,7 @@ class TwoWriters(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.store = new_store()
-        self.newest = 0
+        self.owner = 0
         self.model: list[int] = []
         self.unflushed: dict[int, list[int]] = {}
         self.next = itertools.count()
@@ -190,7 +194,14 @@ class TwoWriters(RuleBasedStateMachine):
     def take_over(self) -> Ledger:
         ledger = Ledger(self.store, "p", KEY)
         assert partitions(ledger.records) == self.model
-        self.newest = ledger.epoch
+        self.owner = id(ledger)
+        self.unflushed[id(ledger)] = []
+        return ledger
+
+    @rule(target=writers)
+    def take_as_new(self) -> Ledger:
+        """Its first write takes the chain over, or finds that it is not new."""
+        ledger = Ledger(self.store, "p", KEY, is_new=True)
         self.unflushed[id(ledger)] = []
         return ledger
 
@@ -202,8 +213,9 @@ class TwoWriters(RuleBasedStateMachine):
 
     @rule(writer=writers)
     def flush(self, writer: Ledger) -> None:
-        note(f"epoch {writer.epoch} of {self.newest} flushes {self.unflushed[id(writer)]}")
-        if writer.epoch == self.newest or not self.unflushed[id(writer)]:
+        note(f"{id(writer)} of epoch {writer.epoch} flushes {self.unflushed[id(writer)]}; {self.owner} owns the chain")
+        if not self.owner or self.owner == id(writer) or not writer.dirty:
+            self.owner = id(writer) if writer.dirty else self.owner
             writer.flush()
             self.model += self.unflushed[id(writer)]
             self.unflushed[id(writer)] = []
@@ -214,6 +226,7 @@ class TwoWriters(RuleBasedStateMachine):
     @rule(writer=consumes(writers))
     def die(self, writer: Ledger) -> None:
         self.unflushed.pop(id(writer))
+        self.owner = -1 if self.owner == id(writer) else self.owner
 
     @invariant()
     def the_chain_holds_exactly_what_flushes_returned_from(self) -> None:

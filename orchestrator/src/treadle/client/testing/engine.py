@@ -88,6 +88,7 @@ class Engine:
         pools = Pools(executors if isinstance(executors, Mapping) else {"local": executors})
         self.site = DriverContext(store, key, host_root, pools, one_host=not hosts, hosts=here)
         self._others = hosts[1:]
+        self._planned: set[str] = set()
 
     def submit(
         self,
@@ -110,6 +111,7 @@ class Engine:
             files.create_bytes("bundle", prepared.bundle)
         files.create("spec", replace(prepared.submission, memo=dict(memo or {})))
         files.create("plan", prepared.plan)
+        self._planned.add(run_id)
         return run_id
 
     async def run(
@@ -123,7 +125,9 @@ class Engine:
         run = self.site.open(run_id)
         for host in self._others:
             host.announce(run_id)
-        scheduler = Scheduler(run.plan.graph, run.env, await asyncio.to_thread(take_over, run))
+        is_new = run_id in self._planned
+        self._planned.discard(run_id)
+        scheduler = Scheduler(run.plan.graph, run.env, await asyncio.to_thread(take_over, run, is_new=is_new))
 
         async def execute(instruction: RunNode) -> Event:
             return await self._execute(run, order_of(run_id, instruction, resumption, assume), desk or Desk())

@@ -36,22 +36,23 @@ _known: WeakKeyDictionary[RunContext, dict[str, str]] = WeakKeyDictionary()
 """The content keys of the runs that this process drives."""
 
 
-def take_over(run: RunContext) -> dict[str, Summary]:
+def take_over(run: RunContext, *, is_new: bool = False) -> dict[str, Summary]:
     """Close every cached node that is certain to run. Returns the summaries of all closed top nodes. Blocking.
 
+    `is_new`: this process has just made the plan, so no node is closed or has a ledger.
     A node is certain to run if neither it nor its inputs have a condition, or if existing results make the conditions
     true. Other nodes are computed. Raises StoreError, CorruptError.
     """
     looks = bool(_keys(run)) and not run.submission.memo.get(NO_CACHE)
     entries, sure, done = Entries(run.site.store, run.site.key), set[str](), dict[str, Summary]()
-    for node, summary in _with_summaries(run):
+    for node, summary in ((node, None) for node in run.plan.graph.nodes) if is_new else _with_summaries(run):
         if sure.issuperset(node.data) and _is_wanted(run.plan.graph, node, run.env, done):
             sure.add(node.id)
         if summary is None and looks and node.id in sure and isinstance(node, Segment | LoopNode):
             summary = _taken_over(run, node, entries)
         if summary is not None:
             done[node.id] = summary
-    run.opened(node.id for node in run.plan.graph.nodes if node.id not in done)
+    run.opened(node.id for node in run.plan.graph.nodes if is_new and node.id not in done)
     return done
 
 

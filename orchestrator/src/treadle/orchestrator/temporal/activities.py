@@ -207,13 +207,15 @@ class Activities:
     def _opened(self, start: RunStart, started: str, drivers: capacity.Drivers) -> Opened:
         files = self._site.files(start.run)
         submission, started = self._submission(start, started)
-        plan = files.find(Plan, "plan")
+        plan, is_new = files.find(Plan, "plan"), False
         if plan is None:
-            plan = files.keep("plan", self._plan(submission, start.run, started, drivers))
+            made = self._plan(submission, start.run, started, drivers)
+            plan = files.keep("plan", made)
+            is_new = plan is made
         run = self._site.open(start.run, activity.info().workflow_run_id, (submission, plan))
         stages = [node.id for node in run.plan.graph.nodes if isinstance(node, Child)]
         runs = {stage: ids[-1] for stage, ids in files.children(stages).items()}
-        done = take_over(run) | _ended(self._site, runs)
+        done = take_over(run, is_new=is_new) | _ended(self._site, runs)
         wanted, left = narrowed(run.plan.graph, start.only, done)
         graph = messages.slim(wanted)
         groups = {node: groups for node, groups in _unclosed_groups(run, done).items() if node not in left}

@@ -138,8 +138,8 @@ class RunContext:
         self._manifests: dict[str, Manifest] = {}
         self._generations: dict[str, int] = {}
         """Generations of manifests that other drivers may have made."""
-        self._unclosed: set[str] = set()
-        """Nodes that were open when this process opened the run, and that it has not begun."""
+        self._fresh: set[str] = set()
+        """Nodes that no process has begun, as far as this one knows."""
         self._loops: dict[str, LoopResult] = {}
         self._readers: OrderedDict[str, str] = OrderedDict()
 
@@ -148,15 +148,15 @@ class RunContext:
 
         return HostPeers(self.site.store, self.id, self.files.key, self.site.host, self.blocks.read)
 
-    def opened(self, unclosed: Iterable[str]) -> None:
-        """This process opened the run, in which these nodes are to run."""
-        self._unclosed = set(unclosed)
+    def opened(self, fresh: Iterable[str]) -> None:
+        """This process opened the run, in which no process has begun these nodes."""
+        self._fresh = set(fresh)
 
     def begins(self, node: str) -> bool:
-        """Return whether this process opened the run and now begins the node for the first time: probably no process
-        has begun it before."""
-        is_first = node in self._unclosed
-        self._unclosed.discard(node)
+        """Return whether this process begins the node as the first one. If the run was taken from it in the meantime,
+        the node's ledger says so."""
+        is_first = node in self._fresh
+        self._fresh.discard(node)
         return is_first
 
     # -- output of segments

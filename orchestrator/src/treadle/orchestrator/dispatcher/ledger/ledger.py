@@ -3,7 +3,8 @@
 A ledger is a chain of numbered objects. Each is created with create-if-absent and sealed with the run's key. The number
 makes the order total: if two writers want the same number, one wins, and the other reads the winner's object.
 
-A writer opens an **epoch** by appending an epoch record. A writer that finds a higher epoch at its next number is
+A writer opens an **epoch** by appending an epoch record; the writer of a new chain writes it with its first records.
+A writer that finds a higher epoch at its next number is
 fenced and stops; records that it had not appended by then were never committed. So two dispatchers on one segment are
 harmless (a stalled driver, a late heartbeat), on any store with create-if-absent, and no process that could stall holds
 a lock.
@@ -201,7 +202,8 @@ class Ledger:
     """A chain that this process writes. One thread at a time may `flush` while another appends."""
 
     def __init__(self, store: Store, prefix: str, key: bytes, resumption: int = 1, *, is_new: bool = False) -> None:
-        """`is_new`: the chain is probably empty: the store is asked for records only if the first write fails."""
+        """`is_new`: the chain is probably empty: the store is not asked for records, and if it has some, the first
+        `flush` raises Fenced."""
         self._store, self._prefix, self._key = store, prefix, key
         self._objects = sealing.SealedStore(store, key)
         self._writer = secrets.token_hex(8)
@@ -209,7 +211,7 @@ class Ledger:
         self._pending: list[Record] = []
         self._swap = threading.Lock()
         self.epoch = 0
-        self.records = self._take_over(resumption, is_new)
+        self.records = self._begin(resumption) if is_new else self._take_over(resumption)
 
     def append(self, *records: Record) -> None:
         """Buffer records. They count after the next `flush`."""
@@ -233,13 +235,17 @@ class Ledger:
             raise
         self._objects.prepare(_name(self._prefix, self._number), self._number)
 
-    def _take_over(self, resumption: int, is_new: bool) -> list[Record]:
+    def _begin(self, resumption: int) -> list[Record]:
+        epoch = Epoch(1, self._writer, resumption, time.time())
+        self.epoch = epoch.epoch
+        self.append(epoch)
+        return [epoch]
+
+    def _take_over(self, resumption: int) -> list[Record]:
         records: list[Record] = []
         while True:
-            if not is_new:
-                more, self._number = read_from(self._store, self._prefix, self._key, self._number)
-                records += more
-            is_new = False
+            more, self._number = read_from(self._store, self._prefix, self._key, self._number)
+            records += more
             known = max((record.epoch for record in records if isinstance(record, Epoch)), default=0)
             epoch = Epoch(known + 1, self._writer, resumption, time.time())
             if self._create(ChainEntry(epoch.epoch, self._writer, (epoch,))):
