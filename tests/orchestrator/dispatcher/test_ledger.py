@@ -59,6 +59,14 @@ def test_ledger_that_was_wrongly_taken_as_new_commits_nothing() -> None:
     assert third.epoch == 2
 
 
+def test_driver_that_dies_before_its_first_write_leaves_no_epoch_and_no_name() -> None:
+    """Names of tasks contain both, so the next driver has others."""
+    store = new_store()
+    dead, next_one = (Ledger(store, "p", KEY, is_new=True) for _ in range(2))
+    assert dead.epoch == next_one.epoch == 1
+    assert dead.writer != next_one.writer
+
+
 def test_first_records_of_a_new_ledger_take_one_request() -> None:
     store, before = new_store(), request_counts.made()
     ledger = Ledger(store, "p", KEY, is_new=True)

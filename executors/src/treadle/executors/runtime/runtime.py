@@ -138,6 +138,8 @@ class Runtime:
     def rest(self) -> None:
         """Release memory and blocks that were kept for another task."""
         self._cache.clear()
+        if self._run is not None:
+            self._run.blocks.forget()
         gc.collect()
         give_back_memory()
 

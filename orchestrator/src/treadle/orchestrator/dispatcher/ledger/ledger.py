@@ -206,7 +206,8 @@ class Ledger:
         `flush` raises Fenced."""
         self._store, self._prefix, self._key = store, prefix, key
         self._objects = sealing.SealedStore(store, key)
-        self._writer = secrets.token_hex(8)
+        self.writer = secrets.token_hex(8)
+        """A name that no other writer of the chain has."""
         self._number = 0
         self._pending: list[Record] = []
         self._swap = threading.Lock()
@@ -236,7 +237,7 @@ class Ledger:
         self._objects.prepare(_name(self._prefix, self._number), self._number)
 
     def _begin(self, resumption: int) -> list[Record]:
-        epoch = Epoch(1, self._writer, resumption, time.time())
+        epoch = Epoch(1, self.writer, resumption, time.time())
         self.epoch = epoch.epoch
         self.append(epoch)
         return [epoch]
@@ -247,8 +248,8 @@ class Ledger:
             more, self._number = read_from(self._store, self._prefix, self._key, self._number)
             records += more
             known = max((record.epoch for record in records if isinstance(record, Epoch)), default=0)
-            epoch = Epoch(known + 1, self._writer, resumption, time.time())
-            if self._create(ChainEntry(epoch.epoch, self._writer, (epoch,))):
+            epoch = Epoch(known + 1, self.writer, resumption, time.time())
+            if self._create(ChainEntry(epoch.epoch, self.writer, (epoch,))):
                 self.epoch = epoch.epoch
                 self._number += 1
                 return [*records, epoch]
@@ -257,7 +258,7 @@ class Ledger:
         """Write a batch and empty it. After an error, the records still in it are taken as not written."""
         while batch:
             written = len(batch)
-            if not self._create(ChainEntry(self.epoch, self._writer, tuple(batch))):
+            if not self._create(ChainEntry(self.epoch, self.writer, tuple(batch))):
                 written = self._written_before(self._number)
             self._number += 1
             del batch[:written]
@@ -266,7 +267,7 @@ class Ledger:
         """The number of records in an object of this writer whose answer got lost. Raises Fenced for another writer's
         object."""
         winner = _read_one(self._store, self._prefix, self._key, number)
-        if winner.writer != self._writer:
+        if winner.writer != self.writer:
             raise Fenced(self._prefix, winner.epoch)
         return len(winner.records)
 

@@ -74,8 +74,9 @@ class SegmentRun:
 
     def _unique_name(self) -> str:
         """A name that no other run of the segment has or had. After a repair, a loop runs a segment again in the same
-        epoch."""
-        name = f"{self._writer.ledger.epoch:06d}.{self._writer.mark:08d}"
+        epoch. A driver that died before its first write leaves no epoch."""
+        ledger = self._writer.ledger
+        name = f"{ledger.epoch:06d}.{self._writer.mark:08d}.{ledger.writer}"
         return name if self._account.group < 0 else f"{self._account.group}-{name}"
 
     def _sources(self) -> int:
