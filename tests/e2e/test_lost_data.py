@@ -69,7 +69,7 @@ def test_shared_memory_is_rebuilt_after_a_reboot(here: Project) -> None:
     assert set(starts(here, "rebooted").values()) == {2}
 
 
-FORGED = ("spec", "plan", "segments/total/ledger/00000001", "bundle")
+FORGED = ("spec", "plan", "segments/total/ledger/00000000", "bundle")
 MANIFEST = "segments/make/manifest/1"
 
 

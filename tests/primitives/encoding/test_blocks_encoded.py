@@ -113,7 +113,7 @@ def test_pieces_of_a_remote_part_are_never_in_memory_together(monkeypatch: pytes
     for module in (blocks_module, spool):
         monkeypatch.setattr(module, "AT_ONCE", 1000)
     store = Store.open(f"memory://{uuid.uuid4()}")
-    reader, lengths = Blocks(store, "r1"), list[int]()
+    lengths = list[int]()
 
     def counted(name: str, start: int, length: int) -> bytes:
         lengths.append(length)
@@ -121,6 +121,7 @@ def test_pieces_of_a_remote_part_are_never_in_memory_together(monkeypatch: pytes
 
     read = store.get_range
     monkeypatch.setattr(store, "get_range", counted)
+    reader = Blocks(store, "r1")
     slice = reader.put_encoded("s/0.1", "objects", [Pieces("objects", VALUES["objects"][0])], "store").slice(0)
     assert list(reader.pieces(slice)) == VALUES["objects"][0]
     assert max(lengths) <= 1000 < sum(lengths) == slice.part.length
