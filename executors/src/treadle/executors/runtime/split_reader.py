@@ -58,7 +58,10 @@ def _text(split: FileSplit) -> Iterator[list[str]]:
 
 
 def _ahead(pieces: Iterator[Any]) -> Iterator[Any]:
-    """The pieces; the next piece, beginning with the first, is always being fetched."""
+    """The pieces; the next piece, beginning with the first, is always being fetched.
+
+    The thread has a stack of the usual size: it decodes, and decoders of nested values recurse.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
     thread = ThreadPoolExecutor(1, "read ahead")

@@ -40,12 +40,13 @@ def take_over(run: RunContext, *, is_new: bool = False) -> dict[str, Summary]:
     """Close every cached node that is certain to run. Returns the summaries of all closed top nodes. Blocking.
 
     `is_new`: this process has just made the plan, so no node is closed or has a ledger.
+
     A node is certain to run if neither it nor its inputs have a condition, or if existing results make the conditions
     true. Other nodes are computed. Raises StoreError, CorruptError.
     """
     looks = bool(_keys(run)) and not run.submission.memo.get(NO_CACHE)
     entries, sure, done = Entries(run.site.store, run.site.key), set[str](), dict[str, Summary]()
-    for node, summary in ((node, None) for node in run.plan.graph.nodes) if is_new else _with_summaries(run):
+    for node, summary in _with_summaries(run, is_new=is_new):
         if sure.issuperset(node.data) and _is_wanted(run.plan.graph, node, run.env, done):
             sure.add(node.id)
         if summary is None and looks and node.id in sure and isinstance(node, Segment | LoopNode):
@@ -99,9 +100,11 @@ def _keys(run: RunContext) -> dict[str, str]:
     return _known[run]
 
 
-def _with_summaries(run: RunContext) -> Iterable[tuple[Node, Summary | None]]:
+def _with_summaries(run: RunContext, *, is_new: bool) -> Iterable[tuple[Node, Summary | None]]:
     """The top nodes, with the summaries of closed ones. A store over the network is asked about all at once."""
     nodes = run.plan.graph.nodes
+    if is_new:
+        return ((node, None) for node in nodes)
     if is_local(run.site.store.url):
         return ((node, _closed(run, node)) for node in nodes)
     with ThreadPoolExecutor(AT_ONCE) as threads:

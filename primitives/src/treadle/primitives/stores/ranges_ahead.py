@@ -30,7 +30,7 @@ class ObjectRange(NamedTuple):
 class RangesAhead:
     """Reads ranges in the order in which they were announced. Thread-safe.
 
-    Nothing is requested before the first range is read: what a cache holds is announced, and not read.
+    Nothing is requested before the first announced range is read: a cache may have them all by then.
     """
 
     def __init__(self, read: Callable[[str, int, int], bytes]) -> None:
@@ -46,7 +46,7 @@ class RangesAhead:
             self._expected.extend(ranges)
 
     def forget(self) -> None:
-        """Forget what was announced. Bytes on their way are dropped when they arrive."""
+        """Forget the announced ranges. Bytes on their way are dropped when they arrive."""
         with self._lock:
             self._expected.clear()
             self._coming.clear()

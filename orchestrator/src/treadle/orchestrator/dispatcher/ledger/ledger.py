@@ -4,10 +4,9 @@ A ledger is a chain of numbered objects. Each is created with create-if-absent a
 makes the order total: if two writers want the same number, one wins, and the other reads the winner's object.
 
 A writer opens an **epoch** by appending an epoch record; the writer of a new chain writes it with its first records.
-A writer that finds a higher epoch at its next number is
-fenced and stops; records that it had not appended by then were never committed. So two dispatchers on one segment are
-harmless (a stalled driver, a late heartbeat), on any store with create-if-absent, and no process that could stall holds
-a lock.
+A writer that finds a higher epoch at its next number is fenced and stops; records that it had not appended by then
+were never committed. So two dispatchers on one segment are harmless (a stalled driver, a late heartbeat), on any store
+with create-if-absent, and no process that could stall holds a lock.
 
 The idea is the optimistic log of Delta Lake (Armbrust et al., VLDB 2020). docs/decisions/0004 gives the reasons against
 one file.
