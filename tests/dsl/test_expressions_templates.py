@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.dsl.expressions import ExpressionError, Path, unparse
-from treadle.dsl.templates import expressions_in, parse_template, render, template_paths, whole
+from treadle.dsl import templates
+from treadle.dsl.document.workflow_files import load
+from treadle.dsl.expressions import Expr, ExpressionError, Path
+from treadle.dsl.expressions.parser import parse_embedded
+from treadle.dsl.templates import MAX_KEPT, parse_template, render, template_paths, whole
 
 ENV: dict[str, Any] = {"inputs": {"k": 8, "tol": 1e-4, "on": True, "name": "abc", "list": [1, 2], "no": None}}
 JSON: st.SearchStrategy[Any] = st.recursive(
@@ -68,8 +72,29 @@ def test_space_around_the_delimiters_makes_text() -> None:
 
 def test_expressions_are_found_wherever_they_stand() -> None:
     value = {"a": ["x", "${{ inputs.k }}"], "b": "${{ 1 }}-${{ run.id }}"}
-    assert list(map(unparse, expressions_in(value))) == ["inputs.k", "1", "run.id"]
     assert template_paths(value) == {("inputs", "k"), ("run", "id")}
+
+
+def test_template_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[str] = []
+
+    def parse(text: str, start: int) -> tuple[Expr, int]:
+        parsed.append(text)
+        return parse_embedded(text, start)
+
+    monkeypatch.setattr(templates, "parse_embedded", parse)
+    text = "${{ inputs.once }} and ${{ inputs.twice }}"
+    for _ in range(3):
+        assert template_paths([text, {"a": text}]) == {("inputs", "once"), ("inputs", "twice")}
+        assert render(text, {"inputs": {"once": 1, "twice": 2}}) == "1 and 2"
+    assert parsed == [text, text]
+
+
+def test_templates_are_right_when_more_were_parsed_than_are_kept() -> None:
+    for _ in range(2):
+        for number in range(3):
+            text = "x" * (MAX_KEPT // 2) + f"${{{{ inputs.k{number} }}}}"
+            assert template_paths(text) == {("inputs", f"k{number}")}
 
 
 @pytest.mark.parametrize(
@@ -84,3 +109,35 @@ def test_unterminated_template_is_reported_at_its_place(text: str, offset: int, 
     with pytest.raises(ExpressionError) as caught:
         parse_template(text)
     assert (caught.value.offset, caught.value.message) == (offset, message)
+
+
+HEAD = "apiVersion: treadle/v1\nname: w\ninputs: {x: {type: integer, default: 1}}\n"
+MAP = "type: map, uses: 'm:f', input: {range: 1}"
+READ = "${{ inputs.x }} "
+
+
+def texts(count: int) -> str:
+    return f"stages: {{a: {{{MAP}, with: {{" + ", ".join(f"k{i}: '{READ}'" for i in range(count)) + "}}}"
+
+
+def one_text(count: int) -> str:
+    return f"stages: {{a: {{{MAP}, with: {{k: '{READ * count}'}}}}}}"
+
+
+def conditions(count: int) -> str:
+    return "stages: {" + ", ".join(f"a{i}: {{{MAP}, when: '{'1 < 2 || ' * 99}true'}}" for i in range(count)) + "}"
+
+
+def aliases(count: int) -> str:
+    written = ", ".join(f"k{i}: *long" for i in range(count))
+    return f"x-long: &long '{READ * 100}'\nstages: {{a: {{{MAP}, with: {{{written}}}}}}}"
+
+
+@pytest.mark.parametrize(
+    ("document", "count"), [(texts, 15_000), (one_text, 15_000), (conditions, 270), (aliases, 150)]
+)
+def test_document_with_too_many_expressions_is_refused(document: Callable[[int], str], count: int) -> None:
+    assert not load(HEAD + document(count)).problems
+    (problem,) = load(HEAD + document(2 * count)).problems
+    assert problem.code == "T004"
+    assert "250,000 are allowed" in problem.message

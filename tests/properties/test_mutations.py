@@ -58,6 +58,15 @@ HEAVY = {
     "long_texts": items(f"['{'a' * (LARGEST - 1000)}']"),
     "long_names": HEAD + STAGE + "".join(f"{'k' * 30_000}{i}: 1\n" for i in range(30)),
     "duplicate_keys": HEAD + STAGE + "x: 1\n" * 49_000,
+    "templates": f"{HEAD}stages: {{a: {MAP[:-1]}, with: {{"
+    + ",".join(f"k{i}: '${{{{ run.id }}}}{i}'" for i in range(19_000))
+    + "}}}\n",
+    "outputs": f"{HEAD}{STAGE}outputs:\n" + "".join(f"  k{i}: ${{{{ run.id }}}}\n" for i in range(10_000)),
+    "one_template": f"{HEAD}stages: {{a: {MAP[:-1]}, with: {{k: '{'${{ 1+2*3-4 }}' * 17_500}'}}}}}}\n",
+    "long_expressions": f"{HEAD}stages: {{a: {MAP[:-1]}, with: {{"
+    + ",".join(f"k{i}: '${{{{ [{'1,' * 2000}{i}] }}}}'" for i in range(62))
+    + "}}}\n",
+    "too_many_expressions": f"{HEAD}stages: {{a: {MAP[:-1]}, with: {{k: '{'${{ 1+2*3-4 }}' * 60_000}'}}}}}}\n",
     "long_enum": f"{HEAD}inputs: {{a: {{type: integer, default: 0, enum: [{'1, ' * 90_000}1]}}}}\n{STAGE}",
 }
 

@@ -7,13 +7,12 @@ from typing import Any
 from .expressions import ExpressionError, parse, unparse
 from .model import ReduceStage, Spec
 from .model_base import Model
-from .templates import OPEN, parse_template
+from .templates import CONDITIONS, OPEN, parse_template
 
 _UNORDERED = frozenset(
     {"triggers", "objects", "stages", "inputs", "labels", "with_", "state", "next", "outputs", "metrics"}
 )
 """Mappings whose order has no meaning. The order of columns, and of keys inside user values, has one."""
-_CONDITIONS = frozenset({"when", "until", "filter", "dedupe"})
 _LITERAL = frozenset({"items", "initial", "boundaries", "default", "enum", "description", "labels", "schema_"})
 """Fields that are never evaluated, and so never rewritten."""
 
@@ -60,7 +59,7 @@ def _canonical(dumped: Any, value: Any, field: str) -> Any:
     if isinstance(dumped, list):
         return [_canonical(item, part, "") for item, part in zip(dumped, value, strict=True)]
     if isinstance(dumped, str):
-        return _condition(dumped) if field in _CONDITIONS else _template(dumped)
+        return _condition(dumped) if field in CONDITIONS else _template(dumped)
     return dumped
 
 

@@ -4,13 +4,50 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 from .expressions import Expr, ExpressionError, evaluate, parse, paths
 from .expressions.evaluator import type_name
 from .expressions.parser import parse_embedded
 
 OPEN = "${{"
+CONDITIONS = frozenset({"when", "until", "filter", "dedupe"})
+"""Fields whose text is an expression without delimiters."""
+MAX_KEPT = 1 << 20
+"""Limit of characters of the templates that are kept parsed."""
+
+
+class _Template(NamedTuple):
+    pieces: tuple[str | Expr, ...]
+    paths: frozenset[tuple[str, ...]]
+
+
+class _Parsed:
+    """Templates that were parsed lately: validation and planning look at each template of a document 30 times."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, _Template] = {}
+        self._size = 0
+
+    def __call__(self, text: str) -> _Template:
+        """Raises ExpressionError."""
+        found = self._kept.get(text)
+        if found is None:
+            found = self._add(text)
+        return found
+
+    def _add(self, text: str) -> _Template:
+        pieces = tuple(_pieces(text))
+        read = [paths(piece) for piece in pieces if not isinstance(piece, str)]
+        template = _Template(pieces, frozenset().union(*read))
+        self._size += len(text)
+        if self._size > MAX_KEPT:
+            self._kept, self._size = {}, len(text)
+        self._kept[text] = template
+        return template
+
+
+_parsed = _Parsed()
 
 
 def is_reference(value: object) -> TypeGuard[str]:
@@ -22,16 +59,20 @@ def parse_template(text: str) -> tuple[str | Expr, ...]:
     """Return literal pieces and expressions, in order; offsets count from the start of `text`. Raises
     ExpressionError.
     """
-    pieces: list[str | Expr] = []
+    if OPEN not in text:
+        return (text,) if text else ()
+    return _parsed(text).pieces
+
+
+def _pieces(text: str) -> Iterator[str | Expr]:
     position = 0
     while (start := text.find(OPEN, position)) >= 0:
         if start > position:
-            pieces.append(text[position:start])
+            yield text[position:start]
         expr, position = parse_embedded(text, start + len(OPEN))
-        pieces.append(expr)
+        yield expr
     if position < len(text):
-        pieces.append(text[position:])
-    return tuple(pieces)
+        yield text[position:]
 
 
 def whole(text: str) -> Expr | None:
@@ -41,18 +82,20 @@ def whole(text: str) -> Expr | None:
     return None if isinstance(only, str) else only
 
 
-def expressions_in(value: Any) -> Iterator[Expr]:
-    """Yield every expression of a JSON value, in order. Raises ExpressionError."""
-    if isinstance(value, str):
-        yield from (piece for piece in parse_template(value) if not isinstance(piece, str))
-    elif isinstance(value, (dict, list, tuple)):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from expressions_in(item)
-
-
 def template_paths(value: Any) -> set[tuple[str, ...]]:
     """Return every path in the templates of a JSON value. Raises ExpressionError."""
-    return {path for expr in expressions_in(value) for path in paths(expr)}
+    found: set[tuple[str, ...]] = set()
+    _add_paths(value, found)
+    return found
+
+
+def _add_paths(value: Any, found: set[tuple[str, ...]]) -> None:
+    if isinstance(value, str):
+        if OPEN in value:
+            found |= _parsed(value).paths
+    elif isinstance(value, (dict, list, tuple)):
+        for item in value.values() if isinstance(value, dict) else value:
+            _add_paths(item, found)
 
 
 def mentioned(value: Any) -> set[tuple[str, ...]]:
@@ -69,6 +112,21 @@ def condition_paths(text: str | None) -> set[tuple[str, ...]]:
         return paths(parse(text)) if text else set()
     except ExpressionError:
         return set()
+
+
+def expression_size(value: Any, field: str = "") -> int:
+    """Return the number of characters in the expressions of a JSON value. All counts from the first `${{` of a text to
+    its last `}}`.
+    """
+    if isinstance(value, dict):
+        return sum(expression_size(item, key) for key, item in value.items())
+    if isinstance(value, list):
+        return sum(map(expression_size, value))
+    if not isinstance(value, str):
+        return 0
+    if OPEN in value:
+        return max(0, value.rfind("}}") - value.find(OPEN))
+    return len(value) if field in CONDITIONS else 0
 
 
 def render(value: Any, env: Mapping[str, Any]) -> Any:

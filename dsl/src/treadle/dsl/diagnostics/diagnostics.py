@@ -32,7 +32,7 @@ CODES: Mapping[str, tuple[Severity, str]] = {
     "T001": ("error", "The text is not YAML."),
     "T002": ("error", "`${{ }}` is not quoted inside `{ }` or `[ ]`."),
     "T003": ("error", "A key is given twice."),
-    "T004": ("error", "The document is too large, too deep, or expands aliases too often."),
+    "T004": ("error", "The document is too large, too deep, expands aliases too often, or has too many expressions."),
     "T005": ("error", "There is no document, or more than one."),
     "T006": ("error", "A key is not text."),
     "T007": ("error", "A YAML tag that is not in the core schema."),

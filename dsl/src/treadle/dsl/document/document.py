@@ -15,6 +15,7 @@ from treadle.primitives.errors import UsageError
 from ..diagnostics.diagnostics import MOST_LISTED, NOWHERE, Diagnostic, Path, Span, has_errors, listed
 from ..diagnostics.formats import render
 from ..model import Spec
+from ..templates import expression_size
 from .loader import MAX_CHARACTERS, SourcePositions, load_yaml
 from .model_errors import shape_problems
 from .schema_lookup import empty_keys
@@ -22,6 +23,8 @@ from .syntax import SyntaxProblem
 
 MAX_STAGES = 2000
 """Limit of stages in one document, at all depths: about as many as Temporal accepts at once."""
+MAX_EXPRESSIONS = 250_000
+"""Limit of characters of all expressions in one document (see `expression_size`)."""
 
 
 class InvalidDocument(UsageError):
@@ -115,17 +118,25 @@ def _shaped(document: Document) -> Document:
         hint = "start with `apiVersion: treadle/v1`, `name:` and `stages:`"
         problem = SyntaxProblem("T013", "a workflow is a mapping of keys", hint, document.span(()))
         return replace(document, problems=(_positioned(document, problem),))
-    if (count := _stages(document.data)) > MAX_STAGES:
-        text = f"the document has {count:,} stages, and {MAX_STAGES:,} are allowed"
-        hint = "put stages into workflows of their own (`type: workflow`)"
-        problem = SyntaxProblem("T004", text, hint, document.span(("stages",), key=True), ("stages",))
-        return replace(document, problems=(_positioned(document, problem),))
+    if large := _too_large(document):
+        return replace(document, problems=(_positioned(document, large),))
     try:
         spec = Spec.model_validate(document.data, by_alias=True, by_name=False)
         return replace(document, spec=spec, problems=tuple(_empty_keys(document)))
     except ValidationError as error:
         found = [at_path(document, *each) for each in islice(shape_problems(error, document.data), MOST_LISTED)]
         return replace(document, problems=tuple(listed(found, error.error_count() - len(found))))
+
+
+def _too_large(document: Document) -> SyntaxProblem | None:
+    if (count := _stages(document.data)) > MAX_STAGES:
+        text = f"the document has {count:,} stages, and {MAX_STAGES:,} are allowed"
+        hint = "put stages into workflows of their own (`type: workflow`)"
+        return SyntaxProblem("T004", text, hint, document.span(("stages",), key=True), ("stages",))
+    if (count := expression_size(document.data)) > MAX_EXPRESSIONS:
+        text = f"the expressions of the document have {count:,} characters, and {MAX_EXPRESSIONS:,} are allowed"
+        return SyntaxProblem("T004", text, "give data through inputs, or read it from a file")
+    return None
 
 
 def _stages(data: Any) -> int:

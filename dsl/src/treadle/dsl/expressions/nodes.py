@@ -36,7 +36,7 @@ class ExpressionError(UsageError):
         self.offset = offset
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Literal:
     """A literal: null, a boolean, a number or a string. Numbers are not negative: `-1` is a unary minus."""
 
@@ -44,7 +44,7 @@ class Literal:
     offset: int = field(default=0, compare=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Path:
     """`inputs.k` or `inputs["k"]`: names to follow from the root."""
 
@@ -55,7 +55,7 @@ class Path:
         return spelt(self.names)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Index:
     """`event.data.lines[0].sku`: a path, then list positions and names; the first key is a position.
 
@@ -70,7 +70,7 @@ class Index:
         return spelt((*self.path.names, *self.keys))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Array:
     """A list such as `["a", "b"]`."""
 
@@ -78,14 +78,14 @@ class Array:
     offset: int = field(default=0, compare=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Unary:
     operator: str
     operand: Expr
     offset: int = field(default=0, compare=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Binary:
     """A binary operation; `offset` is that of the operator."""
 
@@ -95,7 +95,7 @@ class Binary:
     offset: int = field(default=0, compare=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class BuiltinCall:
     """A call of one of FUNCTIONS with its arguments."""
 
