@@ -18,8 +18,10 @@ import pytest
 from eventually import eventually
 from orchestrator.commands import Terminal
 
+from treadle.client import Client
 from treadle.orchestrator.embedded.detached_process import write_state
 from treadle.orchestrator.embedded.driver_process import DriverFiles, DriverState, running_driver
+from treadle.orchestrator.embedded.server import was_started
 from treadle.orchestrator.environment.home import Home
 
 FUNCTIONS = Path(__file__).parents[1] / "cli_functions.py"
@@ -58,9 +60,23 @@ STATES = {"done": "succeeded", "failed": "failed", "cancelled": "cancelled", "en
 
 
 @pytest.fixture(scope="module")
-def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("answered")
+
+
+@pytest.fixture(scope="module")
+def early(root: Path) -> Iterator[Client]:
+    """A client that has listed the runs of the home before the first one was started."""
+    with Client(home=root / "home") as client:
+        assert client.list() == []
+        assert not was_started(Home(root / "home"))
+        yield client
+
+
+@pytest.fixture(scope="module")
+def terminal(root: Path, early: Client) -> Iterator[Terminal]:
     """A home with a run in each state."""
-    root = tmp_path_factory.mktemp("answered")
+    assert early
     work, flag = root / "work", root / "flag"
     work.mkdir()
     flag.touch()
@@ -118,6 +134,18 @@ def test_list_has_the_same_output_with_and_without_the_driver(terminal: Terminal
         assert [terminal.run("list", "-o", "json", *more).out for more in arguments] == [one.out for one in answered]
     assert {one["run"]: one["state"] for one in json.loads(answered[0].out)} == STATES
     assert [len(json.loads(one.out)) for one in answered] == [5, 1, 3, 2, 5]
+
+
+def test_client_of_a_home_without_runs_lists_later_ones(terminal: Terminal, early: Client) -> None:
+    assert terminal.count
+    assert {one.run: one.state for one in early.list()} == STATES
+
+
+def test_home_without_runs_has_no_server_after_they_were_listed(tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path, tmp_path / "home")
+    assert imported(terminal, "list") == []
+    assert terminal.run("show", "@last").code == 4
+    assert not was_started(Home(terminal.home))
 
 
 @pytest.mark.parametrize("words", ["list", "show held", "show failed", "result done", "logs failed"])

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from treadle.orchestrator.environment.home import Home, room_for_blocks
 from treadle.primitives.errors import UsageError
@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from treadle.orchestrator.environment.profile import Profile
     from treadle.orchestrator.environment.profile_table import CommandSettings
     from treadle.orchestrator.planner import RunLocation
-    from treadle.orchestrator.run_requests.requests import RunService
+    from treadle.orchestrator.run_requests.requests import RunRequest, RunService
     from treadle.orchestrator.run_store.run_files import RunFiles
     from treadle.primitives.stores.store import Store
 
     from .client import Runs
 
+A = TypeVar("A")
 T = TypeVar("T")
 _MANY = 100_000
 """Maximum number of runs searched for an open one."""
@@ -150,7 +151,8 @@ class ClientEnvironment:
         """The runs of this environment. A running driver answers for Temporal if it can. Raises Unreachable."""
         from .client import Runs
 
-        return Runs(self._answering_driver() or await self._temporal(), self.store, self.key, self.queue)
+        service = self._answering_driver() or self._no_runs_yet() or await self._temporal()
+        return Runs(service, self.store, self.key, self.queue)
 
     def runs_of(self, client: Client) -> Runs:
         """The runs of this environment, over a connection to Temporal."""
@@ -170,6 +172,12 @@ class ClientEnvironment:
         alive = embedded.running_server(self.home) is not None  # else the direct way starts the server
         address = self._driver or answering_driver(self.home) if alive else ""
         return DriverRuns(address, self.key, lambda: self._temporal(start=False)) if address else None
+
+    def _no_runs_yet(self) -> RunService | None:
+        from treadle.orchestrator.embedded.server import was_started
+
+        new = self.settings.embedded and not was_started(self.home)
+        return _NoRunsYet(self.home, self._temporal) if new else None
 
     async def _temporal(self, *, start: bool = True) -> RunService:
         from treadle.orchestrator.temporal.temporal_runs import TemporalRuns
@@ -242,6 +250,25 @@ class ClientEnvironment:
         from treadle.orchestrator.embedded.python_environments import name_in, worker_identity
 
         return 1 if self.driver_lives(queue) else await runs.drivers(but=worker_identity(name_in(queue)), queue=queue)
+
+
+class _NoRunsYet:
+    """The RunService of a home whose server has never been started: lists of runs need none."""
+
+    def __init__(self, home: Home, direct: Callable[[], Awaitable[RunService]]) -> None:
+        self._home, self._direct = home, direct
+        self._instead: RunService | None = None
+
+    async def ask(self, request: RunRequest[A]) -> A:
+        """See RunService.ask."""
+        from treadle.orchestrator.embedded.server import was_started
+        from treadle.orchestrator.run_requests.requests import ListRuns, RunPage
+
+        if isinstance(request, ListRuns) and not was_started(self._home):
+            return cast("A", RunPage((), b""))
+        if self._instead is None:
+            self._instead = await self._direct()
+        return await self._instead.ask(request)
 
 
 async def _any_open(runs: Runs, queue: str) -> bool:

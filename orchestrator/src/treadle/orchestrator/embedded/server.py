@@ -125,6 +125,11 @@ def end_server(home: Home) -> bool:
         return end_process(_number(files.pid), files.alive, END_GRACE)
 
 
+def was_started(home: Home) -> bool:
+    """Returns whether a server of this home has been started, so that there may be runs."""
+    return _Files(home).database.exists()
+
+
 def server_log(home: Home) -> Path:
     """The server's log."""
     return _Files(home).log
