@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
-from properties.profiles import FIXED
+from properties.profiles import examples
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 if TYPE_CHECKING:
     from kafka import Broker, Mock
 
 TESTS = Path(__file__).parent
-# A busy machine must not fail a test.
-settings.register_profile("patient", deadline=None, derandomize=FIXED, suppress_health_check=[HealthCheck.too_slow])
+# No deadline: a busy machine must not fail a test.
+settings.register_profile("patient", examples(100), suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 
 FIRST = ["chaos", "triggers", "e2e", "properties", "bench", "orchestrator", "executors", "examples", "emulators"]
