@@ -8,7 +8,7 @@ supported=(3.11 3.12 3.13 3.14) # the classifiers of the pyproject files say the
 core=(
     tests/dsl tests/orchestrator/planner tests/primitives/formats tests/primitives/encoding/test_codec.py
     tests/executors/test_bundle.py tests/executors/test_code_{digest,digest_imports,digest_order,reach}.py
-    tests/examples/test_examples.py tests/libraries/test_{state,programs,killed_processes}.py
+    tests/examples/test_examples.py tests/libraries/test_{files,state,programs,killed_processes}.py
 )
 members=(-e "primitives[arrow,tls]" -e "executors[aws,openwhisk,kafka]" -e dsl -e "orchestrator[triggers,metrics]" -e libraries/multiprocessing)
 uv="$PWD/.venv/bin/uv"

@@ -50,7 +50,7 @@ def open(
     kind = mode.replace("b", "").replace("t", "")
     if kind not in _MODES or ("b" in mode and "t" in mode):
         raise ValueError(f"mode {mode!r} is not for objects of a store: use r, w or x, with b or t")
-    raw = _Reader(file) if kind == "r" else _Writer(file, is_new=kind == "x")
+    raw = _Reader(file) if kind == "r" else _writer(file, is_new=kind == "x")
     binary = io.BufferedReader(raw, _READ_AHEAD) if isinstance(raw, _Reader) else io.BufferedWriter(raw)
     return binary if "b" in mode else io.TextIOWrapper(binary, encoding or "utf-8", errors, newline)
 
@@ -86,15 +86,20 @@ class _Reader(io.RawIOBase):
         return len(data)
 
 
-class _Writer(io.RawIOBase):
-    """An object to be: a temporary file until it is closed."""
+def _writer(path: str, *, is_new: bool) -> _Writer:
+    place = _place(path)
+    if is_new and os.path.isfile(path):
+        raise _exists(path)
+    return _Writer(path, place, tempfile.TemporaryFile(prefix="treadle-"), is_new=is_new)
 
-    def __init__(self, path: str, *, is_new: bool) -> None:
+
+class _Writer(io.RawIOBase):
+    """An object to be: a temporary file until it is closed. Python closes it even if its making has raised an error."""
+
+    def __init__(self, path: str, place: tuple[Store, str], file: IO[bytes], *, is_new: bool) -> None:
         self._path, self._is_new = path, is_new
-        self._store, self._name = _place(path)
-        if is_new and os.path.isfile(path):
-            raise _exists(path)
-        self._file = tempfile.TemporaryFile(prefix="treadle-")  # noqa: SIM115 - closed by close
+        self._store, self._name = place
+        self._file = file
 
     def writable(self) -> bool:
         return True
