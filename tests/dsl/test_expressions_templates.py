@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from treadle.dsl import templates
 from treadle.dsl.document.workflow_files import load
-from treadle.dsl.expressions import Expr, ExpressionError, Path
+from treadle.dsl.expressions import Expr, ExpressionError, Path, unparse
+from treadle.dsl.expressions.parse_cache import MAX_CACHED
 from treadle.dsl.expressions.parser import parse_embedded
-from treadle.dsl.templates import MAX_KEPT, parse_template, render, template_paths, whole
+from treadle.dsl.templates import parse_template, render, template_paths, whole
 
 ENV: dict[str, Any] = {"inputs": {"k": 8, "tol": 1e-4, "on": True, "name": "abc", "list": [1, 2], "no": None}}
 JSON: st.SearchStrategy[Any] = st.recursive(
@@ -72,6 +73,8 @@ def test_space_around_the_delimiters_makes_text() -> None:
 
 def test_expressions_are_found_wherever_they_stand() -> None:
     value = {"a": ["x", "${{ inputs.k }}"], "b": "${{ 1 }}-${{ run.id }}"}
+    pieces = [piece for text in ("x", "${{ inputs.k }}", value["b"]) for piece in parse_template(str(text))]
+    assert [unparse(piece) for piece in pieces if not isinstance(piece, str)] == ["inputs.k", "1", "run.id"]
     assert template_paths(value) == {("inputs", "k"), ("run", "id")}
 
 
@@ -93,7 +96,7 @@ def test_template_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_templates_are_right_when_more_were_parsed_than_are_kept() -> None:
     for _ in range(2):
         for number in range(3):
-            text = "x" * (MAX_KEPT // 2) + f"${{{{ inputs.k{number} }}}}"
+            text = "x" * (MAX_CACHED // 2) + f"${{{{ inputs.k{number} }}}}"
             assert template_paths(text) == {("inputs", f"k{number}")}
 
 

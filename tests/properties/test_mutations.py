@@ -66,6 +66,9 @@ HEAVY = {
     "long_expressions": f"{HEAD}stages: {{a: {MAP[:-1]}, with: {{"
     + ",".join(f"k{i}: '${{{{ [{'1,' * 2000}{i}] }}}}'" for i in range(62))
     + "}}}\n",
+    "conditions": stages(
+        f"  s{{i}}: {MAP[:-1].replace('{', '{{').replace('}', '}}')}, when: '" + "1 < 2 || " * 90 + "{i} > 0'}}\n", 280
+    ),
     "too_many_expressions": f"{HEAD}stages: {{a: {MAP[:-1]}, with: {{k: '{'${{ 1+2*3-4 }}' * 60_000}'}}}}}}\n",
     "long_enum": f"{HEAD}inputs: {{a: {{type: integer, default: 0, enum: [{'1, ' * 90_000}1]}}}}\n{STAGE}",
 }

@@ -6,48 +6,19 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeGuard
 
-from .expressions import Expr, ExpressionError, evaluate, parse, paths
+from .expressions import Expr, ExpressionError, evaluate, paths, read_paths
 from .expressions.evaluator import type_name
+from .expressions.parse_cache import ParseCache
 from .expressions.parser import parse_embedded
 
 OPEN = "${{"
 CONDITIONS = frozenset({"when", "until", "filter", "dedupe"})
 """Fields whose text is an expression without delimiters."""
-MAX_KEPT = 1 << 20
-"""Limit of characters of the templates that are kept parsed."""
 
 
 class _Template(NamedTuple):
     pieces: tuple[str | Expr, ...]
     paths: frozenset[tuple[str, ...]]
-
-
-class _Parsed:
-    """Templates that were parsed lately: validation and planning look at each template of a document 30 times."""
-
-    def __init__(self) -> None:
-        self._kept: dict[str, _Template] = {}
-        self._size = 0
-
-    def __call__(self, text: str) -> _Template:
-        """Raises ExpressionError."""
-        found = self._kept.get(text)
-        if found is None:
-            found = self._add(text)
-        return found
-
-    def _add(self, text: str) -> _Template:
-        pieces = tuple(_pieces(text))
-        read = [paths(piece) for piece in pieces if not isinstance(piece, str)]
-        template = _Template(pieces, frozenset().union(*read))
-        self._size += len(text)
-        if self._size > MAX_KEPT:
-            self._kept, self._size = {}, len(text)
-        self._kept[text] = template
-        return template
-
-
-_parsed = _Parsed()
 
 
 def is_reference(value: object) -> TypeGuard[str]:
@@ -62,6 +33,15 @@ def parse_template(text: str) -> tuple[str | Expr, ...]:
     if OPEN not in text:
         return (text,) if text else ()
     return _parsed(text).pieces
+
+
+def _template(text: str) -> _Template:
+    pieces = tuple(_pieces(text))
+    read = [paths(piece) for piece in pieces if not isinstance(piece, str)]
+    return _Template(pieces, frozenset().union(*read))
+
+
+_parsed = ParseCache(_template)
 
 
 def _pieces(text: str) -> Iterator[str | Expr]:
@@ -109,7 +89,7 @@ def mentioned(value: Any) -> set[tuple[str, ...]]:
 def condition_paths(text: str | None) -> set[tuple[str, ...]]:
     """Return the paths of a condition, like `mentioned`."""
     try:
-        return paths(parse(text)) if text else set()
+        return set(read_paths(text)) if text else set()
     except ExpressionError:
         return set()
 

@@ -23,4 +23,5 @@ from .nodes import Path as Path
 from .nodes import Unary as Unary
 from .nodes import paths as paths
 from .parser import parse as parse
+from .parser import read_paths as read_paths
 from .parser import unparse as unparse

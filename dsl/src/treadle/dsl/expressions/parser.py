@@ -26,9 +26,11 @@ from .nodes import (
     Literal,
     Path,
     Unary,
+    paths,
     quoted,
     walk,
 )
+from .parse_cache import ParseCache
 
 COMPARISONS = ("==", "!=", "<=", ">=", "<", ">", "in")
 PRECEDENCE = {"||": 1, "&&": 2, **dict.fromkeys(COMPARISONS, 3), "+": 4, "-": 4, "*": 5, "/": 5}
@@ -75,10 +77,23 @@ def parse(text: str) -> Expr:
 
     Raises ExpressionError with the offset of the first syntax error, or when the expression is too long or too deep.
     """
+    return _trees(text)
+
+
+def read_paths(text: str) -> frozenset[tuple[str, ...]]:
+    """Return every path in one expression. Raises ExpressionError like `parse`."""
+    return _paths(text)
+
+
+def _parsed(text: str) -> Expr:
     parser = Parser(text, 0)
     expr = parser.expression()
     parser.finish("end")
     return bounded(expr)
+
+
+_trees = ParseCache(_parsed)
+_paths = ParseCache(lambda text: frozenset(paths(parse(text))))
 
 
 def parse_embedded(text: str, start: int) -> tuple[Expr, int]:

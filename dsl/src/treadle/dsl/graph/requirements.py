@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from ..expressions import parse, paths
+from ..expressions import read_paths
 from ..model import LoopStage, Stage
 from ..templates import template_paths
 from .graph import inputs_of, next_references, references_of
@@ -32,7 +32,7 @@ def expression_paths(stage: Stage) -> set[tuple[str, ...]]:
     """Return the run-time paths of `when` and of every template of the stage itself."""
     sources = [each.model_dump(exclude={"items"}) for _, each in inputs_of(stage) if not isinstance(each, str)]
     found = template_paths([sources, stage.model_dump(include=_EVALUATED)])
-    return found | paths(parse(stage.when)) if stage.when else found
+    return found | read_paths(stage.when) if stage.when else found
 
 
 def data_stages(stage: Stage) -> set[str]:
@@ -52,7 +52,7 @@ def inner_stages(loop: LoopStage) -> tuple[set[str], set[str]]:
     data = {name for _, reference in next_references(loop) if (name := stage_name(reference))}
     order = {path[1] for path in template_paths(loop.next) if path[0] == "stages"}
     if loop.until:
-        order |= {path[1] for path in paths(parse(loop.until)) if path[0] == "stages"}
+        order |= {path[1] for path in read_paths(loop.until) if path[0] == "stages"}
     for stage in loop.stages.values():
         data |= data_stages(stage)
         order |= order_stages(stage)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ..expressions import parse, paths
+from ..expressions import read_paths
 from ..model import LoopStage, MapStage, ReduceStage, ShuffleStage, Spec, Stage
 from ..templates import template_paths
 from .requirements import expression_paths
@@ -36,5 +36,5 @@ def valued_stages(spec: Spec) -> set[str]:
     for _, stage in all_stages(spec.stages):
         found |= expression_paths(stage)
         if isinstance(stage, LoopStage):
-            found |= template_paths(stage.next) | (paths(parse(stage.until)) if stage.until else set())
+            found |= template_paths(stage.next) | (read_paths(stage.until) if stage.until else set())
     return {path[1] for path in found if len(path) > 2 and path[0] == "stages" and path[2] == "value"}

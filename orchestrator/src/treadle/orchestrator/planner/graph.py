@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from treadle.dsl.expressions import parse, paths
+from treadle.dsl.expressions import read_paths
 from treadle.dsl.graph.requirements import expression_paths, inner_stages, order_stages, topological
 from treadle.dsl.model import (
     BarrierStage,
@@ -125,9 +125,9 @@ def _paths(stage: LoopStage, body: Graph) -> set[str]:
     values: Any = {**stage.next, **stage.state}
     found = nested_paths(expression_paths(stage) | template_paths(values))
     if stage.until:
-        found |= nested_paths(paths(parse(stage.until)))
+        found |= nested_paths(read_paths(stage.until))
     for node in body.nodes:
         found |= set(node.paths)
         if node.when:
-            found |= nested_paths(paths(parse(node.when)))
+            found |= nested_paths(read_paths(node.when))
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -132,5 +133,5 @@ def by_of(stage: ShuffleStage) -> By:
     return By(first=True) if stage.by == "key" else By(function=stage.by)
 
 
-def nested_paths(paths: set[tuple[str, ...]]) -> set[str]:
+def nested_paths(paths: Iterable[tuple[str, ...]]) -> set[str]:
     return {".".join(path) for path in paths}

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.dsl.expressions import ExpressionError, parse, paths
+from treadle.dsl.expressions import ExpressionError, read_paths
 from treadle.dsl.templates import render, template_paths
 from treadle.executors.program import Arg, Call, Op, Reduce, Tail, Value
 
@@ -214,7 +214,7 @@ class _Walk:
     def _condition(self, node: Node) -> str:
         found: list[Any] = [self._conditions[need] for need in node.data if self._conditions[need]]
         if node.when:
-            read = sorted(paths(parse(node.when)))
+            read = sorted(read_paths(node.when))
             found += [node.when, {path[1]: self._inputs.get(path[1]) for path in read if path[0] == "inputs"}]
             found += self._read(".".join(path) for path in read)
             if any(path[0] == "run" or (path[0] == "stages" and path[1] not in self._kept) for path in read):
@@ -258,7 +258,7 @@ def _conditions(body: Graph) -> dict[str, str]:
 def _mentioned(loop: LoopNode) -> set[str]:
     """Inputs in the expressions of a loop. Inputs in the arguments of its segments are components of the segments."""
     texts = [*_conditions(loop.body).values(), *([loop.until] if loop.until else [])]
-    read = template_paths(loop.next_scalars).union(*(paths(parse(text)) for text in texts))
+    read = template_paths(loop.next_scalars).union(*(read_paths(text) for text in texts))
     return {path[1] for path in read if path[0] == "inputs"}
 
 

@@ -354,7 +354,7 @@ def _report_of(result: Summary | Unclosed | None) -> NodeReport:
 
 def _needed_env(run: RunContext) -> dict[str, Any]:
     """`run`, and the inputs that conditions or outputs read. Other inputs stay out of the history."""
-    conditions = [expressions.paths(expressions.parse(node.when)) for node in run.plan.graph.nodes if node.when]
+    conditions = [expressions.read_paths(node.when) for node in run.plan.graph.nodes if node.when]
     read = {path[1] for path in template_paths(run.plan.outputs).union(*conditions) if path[0] == "inputs"}
     return {"run": run.env["run"], "inputs": {k: v for k, v in run.submission.inputs.items() if k in read}}
 
