@@ -30,9 +30,11 @@ from treadle.client import (
 )
 from treadle.dsl import Workflow, items
 from treadle.orchestrator import embedded
+from treadle.orchestrator.dispatcher.ledger.ledger import LedgerReader, Record
 from treadle.orchestrator.environment.home import Home
 from treadle.orchestrator.planner import placement
 from treadle.orchestrator.run_store.call_log import CallLog, CallRecord
+from treadle.orchestrator.run_store.chain_watch import ChainWatch
 from treadle.primitives.errors import StoreError, UsageError
 
 PATIENCE = 90
@@ -412,3 +414,25 @@ def test_print_of_a_call_is_in_its_log(home: Path) -> None:
         future = one.submit(print, "hello")
         assert future.result(PATIENCE) is None
         eventually(lambda: any("hello" in record.log for record in future.logs()))
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_the_end_of_a_call_is_found_with_and_without_announcements(
+    home: Path, announced: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+    read = LedgerReader.read
+
+    def counted(reader: LedgerReader) -> list[Record]:
+        nonlocal looks
+        looks += 1
+        return read(reader)
+
+    monkeypatch.setattr(LedgerReader, "read", counted)
+    if not announced:
+        monkeypatch.setattr(ChainWatch, "announces", lambda _: False)
+    with session("looks", home=home) as calls:
+        assert calls.submit(add, 1, 2).result(PATIENCE) == 3
+        looks = 0
+        assert calls.submit(time.sleep, 0.8).result(PATIENCE) is None
+    assert not announced or looks < 120, "it looks fifty times a second at most"

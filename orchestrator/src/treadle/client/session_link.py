@@ -37,6 +37,7 @@ from treadle.primitives.errors import StoreError, TreadleError
 from treadle.primitives.stores.input_files import is_local
 
 from .futures import CallKey, CallProgress, Future, SessionEnded, show_running
+from .session_wake import SessionWake
 from .waiting_futures import WaitingFutures
 
 if TYPE_CHECKING:
@@ -46,7 +47,8 @@ if TYPE_CHECKING:
     from treadle.primitives.blocks import Blocks
 
 _BUSY, _QUIET, _REMOTE = 0.001, 0.02, 0.25
-"""Seconds between two looks at the ledger: soon after a sign of life, later, and on a store over the network."""
+"""Seconds between two looks at the ledger: soon after a sign of life unless new objects are announced, else, on a store
+over the network."""
 _SOON = 1.0
 _AGAIN = 0.5
 """Seconds after a passing error of the store."""
@@ -67,7 +69,7 @@ class SessionLink:
         self._lock = threading.RLock()
         self._news = threading.Condition(self._lock)
         """A record was written or read."""
-        self._wake = threading.Event()
+        self._wake = SessionWake(self._ledger.folder)
         self._outbox: list[CallRecord] = []
         self._counts: defaultdict[str, CallProgress] = defaultdict(CallProgress)
         self._ends: dict[CallPlace, BlockRef | Failed] = {}
@@ -106,7 +108,7 @@ class SessionLink:
                 if isinstance(record, Called):
                     self._mine.add(record.key)
         if wake:
-            self._rouse()
+            self._wake.rouse()
 
     def claim(self, key: str) -> bool:
         """Wait for a call in `wait_for_own`. False: the call is unknown, or a part of it has failed."""
@@ -146,7 +148,7 @@ class SessionLink:
         """Write the remaining calls, and stop. Futures that are not done then raise SessionEnded. Raises the error that
         ended the session here."""
         self._closing = True
-        self._wake.set()
+        self._wake.rouse()
         self._thread.join()
         if not self.closed:
             self._raise_error()
@@ -158,7 +160,7 @@ class SessionLink:
         future = Future(self, call)
         with self._lock:
             self._place(future)
-        self._rouse()
+        self._wake.rouse()
         if self._error:
             self._futures.settle(self._error)
         return future
@@ -237,11 +239,6 @@ class SessionLink:
 
     # -- the thread
 
-    def _rouse(self) -> None:
-        """Have the thread take a turn. It looks after it has cleared the event."""
-        if not self._wake.is_set():
-            self._wake.set()
-
     def _serve(self) -> None:
         run = self._files.run
         error: TreadleError = SessionEnded(f"{run} was closed here", f"attach({run!r}) finds its calls and results.")
@@ -249,12 +246,12 @@ class SessionLink:
             while not self._closing or self._outbox:
                 self._try_turn()
                 self._wake.wait(self._interval())
-                self._wake.clear()
             self.closed = True
         except TreadleError as found:
             error = found
         except Exception as defect:  # noqa: BLE001  the thread's end must reach every waiting future
             error = SessionEnded(f"the session broke: {type(defect).__name__}: {defect}")
+        self._wake.close()
         with self._news:
             self._error = error
             self._news.notify_all()
@@ -290,7 +287,7 @@ class SessionLink:
             return 0.0
         if not self._local:
             return _REMOTE
-        return _BUSY if time.monotonic() - self._last < _SOON else _QUIET
+        return _BUSY if time.monotonic() - self._last < _SOON and not self._wake.announces() else _QUIET
 
     def _write(self) -> list[CallRecord]:
         with self._lock:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -216,6 +217,11 @@ class CallLog:
         self._prefix, self._writer = f"{files.segment(CALLS)}/calls", writer
         self._number = 0
         self._found: list[CallRecord] = []
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the chain, if it is on this host."""
+        return self._store.path(self._prefix)
 
     def read(self) -> list[CallRecord]:
         """The records since the last `read` or `write`, in order.

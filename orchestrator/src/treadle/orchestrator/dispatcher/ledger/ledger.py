@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -180,6 +181,11 @@ class LedgerReader:
         self._store, self._prefix, self._key = store, prefix, key
         self._number = 0
         self._found: list[Record] = []
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the chain, if it is on this host."""
+        return self._store.path(_name(self._prefix, 0).rpartition("/")[0])
 
     def read(self) -> list[Record]:
         """The records since the last call.

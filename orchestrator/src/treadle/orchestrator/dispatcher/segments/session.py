@@ -26,6 +26,7 @@ from treadle.primitives.stores.input_files import is_local
 
 from ...plan.plan import Segment
 from ...run_store.call_log import VALUES, CallLog, CallPlace, CallRecord, FunctionAdded, NoMoreCalls, ValueAdded
+from ...run_store.chain_watch import ChainWatch
 from ...run_store.run_files import Manifest
 from ...scheduler.instructions import Problem, Summary
 from ..decisions.open_calls import (
@@ -53,7 +54,8 @@ _log = logging.getLogger(__name__)
 IDLE = 3600.0
 """Seconds without a call and without work after which a session ends."""
 _BUSY, _QUIET, _REMOTE = 0.001, 0.05, 0.5
-"""Seconds between two looks at the call log: soon after a call, later, and on a store over the network."""
+"""Seconds between two looks at the call log: soon after a call unless new ones are announced, else, on a store over the
+network."""
 _SETTLED = 1.0
 """Seconds after which a value that is still needed is copied to the store."""
 _SOON = 2.0
@@ -117,6 +119,8 @@ class _SessionRun:
         self._accounts = accounts
         self._log = CallLog(run.files, f"driver-{secrets.token_hex(4)}")
         self._local = is_local(run.site.store.url)
+        self._loop = asyncio.get_running_loop()
+        self._new_calls = ChainWatch(self._log.folder, partial(self._loop.add_reader, callback=self._announced))
         self._calls = OpenCalls()
         self._segments: dict[str, OpenRun] = {}
         self._broken: dict[str, Problem] = {}
@@ -167,6 +171,7 @@ class _SessionRun:
                 segment.close()
             await asyncio.gather(*self._tasks)
         finally:
+            self._new_calls.close(self._loop.remove_reader)
             tasks = [*self._tasks, *self._others]
             for task in tasks:
                 task.cancel()
@@ -210,12 +215,21 @@ class _SessionRun:
 
     async def _pause(self) -> None:
         """Until the next look at the call log. An end of a call comes sooner."""
-        lately = time.monotonic() - self._last_call < _SOON
-        seconds = _REMOTE if not self._local else _BUSY if lately else _QUIET
         self._changed.clear()
-        timer = asyncio.get_running_loop().call_later(seconds, self._changed.set)
+        timer = self._loop.call_later(self._interval(), self._changed.set)
         await self._changed.wait()
         timer.cancel()
+
+    def _interval(self) -> float:
+        if not self._local:
+            return _REMOTE
+        if self._new_calls.announces() or time.monotonic() - self._last_call > _SOON:
+            return _QUIET
+        return _BUSY
+
+    def _announced(self) -> None:
+        if self._new_calls.take():
+            self._changed.set()
 
     # -- steps
 
