@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import gc
 import signal
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,7 @@ from ..dispatcher.driver_context.run_context import DriverContext, Lender, Lendi
 from ..dispatcher.driver_context.slot_pool import Pools
 from ..dispatcher.lending.slot_lender import SlotLender
 from ..embedded.driver_lease import DriverLease
+from ..embedded.driver_process import code_fingerprint
 from ..embedded.python_environments import queue_of, register, task_queue, worker_identity
 from ..environment.home import Home
 from ..environment.profile import Profile, load_profile
@@ -123,11 +125,12 @@ class Driver:
             site.lending = Lending(address, partial(capacity.lenders, client, name))
             identity = capacity.lender_identity(Lender(len(site.pools.executors[LOCAL].slots), address))
         parts = driver_parts(client, site, profile)
-        self._workers = self._of_runs(name, parts, identity), self._of_groups(name, identity)
+        # without a build of ours Temporal reads the code of every imported module, for 0.1 to 1.2 s
+        worker = partial(Worker, client, identity=identity, build_id=code_fingerprint(), **_PROMPTLY)
+        self._workers = self._of_runs(worker, name, parts), self._of_groups(worker, name)
 
-    def _of_runs(self, queue: str, parts: DriverParts, identity: str | None) -> Worker:
-        return Worker(
-            self._client,
+    def _of_runs(self, worker: Callable[..., Worker], queue: str, parts: DriverParts) -> Worker:
+        return worker(
             task_queue=queue,
             workflows=[RunWorkflow, *parts.workflows],
             activities=[
@@ -141,19 +144,14 @@ class Driver:
             max_cached_workflows=1000,
             disable_eager_activity_execution=not self._site.one_host,  # else the workflow's driver takes all segments
             sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
-            identity=identity,
-            **_PROMPTLY,
         )
 
-    def _of_groups(self, queue: str, identity: str | None) -> Worker:
-        return Worker(
-            self._client,
+    def _of_groups(self, worker: Callable[..., Worker], queue: str) -> Worker:
+        return worker(
             task_queue=queue + GROUPS,
             activities=[self.activities.run_node],
             max_concurrent_activities=capacity.of_driver(self._site),
             max_concurrent_activity_task_polls=1,
-            identity=identity,
-            **_PROMPTLY,
         )
 
     async def __aenter__(self) -> Self:
