@@ -89,6 +89,33 @@ def test_a_change_of_one_element_makes_another_value(home: Path, calls: Session)
     assert len(added(home, calls)) == len({one.key for one in added(home, calls)}) == 4
 
 
+def test_an_equal_of_a_lost_value_is_sent_again(home: Path, calls: Session) -> None:
+    array = np.ones(ELEMENTS)
+    assert calls.submit(total, array).result(PATIENCE) == ELEMENTS
+    for path in on_host(home, calls, "values"):
+        path.unlink()
+    assert calls.submit(total, array.copy()).result(PATIENCE) == ELEMENTS
+
+
+def test_equal_values_that_were_put_one_after_the_other_count_as_equal_in_reuse(
+    home: Path, calls: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(values, "HELD", 1 << 20)
+    again, array = calls.with_options(reuse=True), np.ones(ELEMENTS)
+    put = calls.put(array)
+    first = again.submit(total, put)
+    assert first.result(PATIENCE) == ELEMENTS
+    del put
+    gc.collect()
+    calls.put(np.zeros(2 * ELEMENTS)).result(PATIENCE)
+    eventually(lambda: len(on_host(home, calls, "values")) <= 1)
+    second = again.submit(total, calls.put(array.copy()))
+    assert second.id == first.id
+    eventually(lambda: len({one.key for one in added(home, calls)}) == 3)
+    array[777] = 0
+    assert again.submit(total, calls.put(array)).result(PATIENCE) == ELEMENTS - 1
+
+
 def test_array_arrives_as_a_read_only_view_and_a_table_as_a_table(calls: Session) -> None:
     array, table = np.ones((ELEMENTS, 2), dtype=np.int32, order="F"), pa.table({"x": np.arange(ELEMENTS)})
     assert calls.submit(lambda a: (a.flags.writeable, a.shape, a.flags.f_contiguous), array).result(PATIENCE) == (

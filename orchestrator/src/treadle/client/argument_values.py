@@ -1,7 +1,8 @@
 """Large arrays and tables among the arguments of calls: each is sent once, however many calls get it.
 
-A value counts by its content: a later change of an array makes another value. The values used last are held for further
-calls: one of any size, and others of at most `HELD` bytes. The driver may drop the rest once no call needs them.
+A value counts by its content: a later change of an array makes another value. Most values are new, which a sample of a
+few pages shows; a digest of the whole is made for the others. The values used last are held for further calls: one of
+any size, and others of at most `HELD` bytes. The driver may drop the rest once no call needs them.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import sys
 import threading
 import weakref
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from functools import partial
 from typing import Any, Literal, Self
 
 import xxhash
@@ -19,6 +22,8 @@ from treadle.executors.operations.calls import CallResult
 from treadle.orchestrator.run_store.call_log import VALUES
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.encoding.by_value import Packed, pack
+from treadle.primitives.encoding.references import BlockRef
+from treadle.primitives.errors import TreadleError
 
 from .futures import CallKey, Future
 from .session_link import SessionLink
@@ -26,6 +31,8 @@ from .session_link import SessionLink
 LARGE = 1 << 20
 """Bytes from which a value is sent apart from its call."""
 HELD = 64 << 20
+_PAGE, _PAGES = 4096, 16
+"""Bytes of a page, and about how many pages of a buffer are in its sample."""
 Place = Literal["host", "store"]
 
 
@@ -35,8 +42,8 @@ class ArgumentValues:
     def __init__(self, link: SessionLink, blocks: Blocks) -> None:
         self._link, self._blocks = link, blocks
         self._lock = threading.RLock()  # a future may be collected anywhere
-        self._held: OrderedDict[str, int] = OrderedDict()
-        """Key -> bytes, the value used last at the end."""
+        self._held: OrderedDict[str, _SentValue] = OrderedDict()
+        """By key, the value used last at the end."""
         self._users: Counter[str] = Counter()
         """Key -> the futures of it, and the calls that are being made with it."""
 
@@ -48,27 +55,51 @@ class ArgumentValues:
         return future
 
     def send(self, value: object, place: Place, used: list[str]) -> str:
-        """Send a value if need be, and hold it until `leave`. Returns its key, which is added to `used`."""
+        """Send a value unless an equal one is held, and hold it until `leave`. Returns its key, which is added to
+        `used`."""
         packed = pack([CallResult(value)])
-        key = f"{place}-{_digest(packed)}"
-        used.append(key)
+        sample = f"{place}-{_sample(packed)}"
         with self._lock:
-            self._users[key] += 1
-            known = key in self._held
-        if not known:
-            local = place == "host"  # read in memory only; its copy in the store gets a checksum
-            block = self._blocks.put(f"{VALUES}/{key}", "objects", [[packed]], place, checksums=not local)
-            self._link.send_value(key, block)
+            key = self._equal(sample, packed)
+            if key:
+                self._use(key, used)
+                return key
+        key, local = self._link.key(), place == "host"
+        block = self._blocks.put(f"{VALUES}/{key}", "objects", [[packed]], place, checksums=not local)  # see `Blocks`
+        self._link.send_value(key, block)
+        known = "" if local else _digest(packed)
         with self._lock:
-            self._held[key] = sum(map(_length, packed))
-            self._held.move_to_end(key)
+            self._held[key] = _SentValue(sample, sum(map(_length, packed)), known, partial(self._packed, block))
+            self._use(key, used)
         return key
+
+    def content(self, key: str) -> str:
+        """The digest of a value that is held. Any other key as it is."""
+        with self._lock:
+            return (key in self._held and self._held[key].digest) or key
+
+    def _equal(self, sample: str, packed: Packed) -> str:
+        """The key of an equal value; empty: none. Few values that differ have the same sample."""
+        alike = [key for key, one in self._held.items() if one.sample == sample]
+        digest = _digest(packed) if alike else ""
+        return next((key for key in alike if self._held[key].digest == digest), "")
+
+    def _packed(self, block: BlockRef) -> Packed:
+        """A value that was sent, as it was packed. Raises the errors of `Blocks.get`."""
+        packed: Packed = self._blocks.get(block.slice(0))[0]
+        return packed
+
+    def _use(self, key: str, used: list[str]) -> None:
+        used.append(key)
+        self._users[key] += 1
+        self._held.move_to_end(key)
 
     def leave(self, used: list[str]) -> None:
         with self._lock:
             self._users -= Counter(used)
             for key in [key for key in self._held if not self._users[key]]:
-                if sum(self._held.values()) - max(self._held.values()) <= HELD:
+                sizes = [one.size for one in self._held.values()]
+                if sum(sizes) - max(sizes) <= HELD:
                     break
                 del self._held[key]
                 self._link.release(key)
@@ -107,12 +138,43 @@ def _size(found: object) -> int:
     return found.nbytes if arrow is not None and isinstance(found, arrow.Table) else 0
 
 
+class _SentValue:
+    """A value that was sent. Its digest is made when it is first asked for: most values have no equal."""
+
+    def __init__(self, sample: str, size: int, digest: str, read: Callable[[], Packed]) -> None:
+        """`digest`: empty: it is made from what `read` returns."""
+        self.sample, self.size = sample, size
+        self._known, self._read = digest, read
+
+    @property
+    def digest(self) -> str:
+        """Empty: the value is lost."""
+        if not self._known:
+            with suppress(TreadleError):
+                self._known = _digest(self._read())
+        return self._known
+
+
 def _digest(packed: Packed) -> str:
+    return _digest_of(packed, lambda data: [data])
+
+
+def _sample(packed: Packed) -> str:
+    """A digest of some pages of a value. Values with different samples are different."""
+    return _digest_of(packed, _some_pages)
+
+
+def _some_pages(data: memoryview) -> Iterator[memoryview]:
+    return (data[at : at + _PAGE] for at in range(0, len(data), max(_PAGE, len(data) // _PAGES)))
+
+
+def _digest_of(packed: Packed, some: Callable[[memoryview], Iterable[memoryview]]) -> str:
     digest = xxhash.xxh3_128()
     for part in packed:
-        data: Any = memoryview(part).cast("B")
+        data = memoryview(part).cast("B")
         digest.update(len(data).to_bytes(8, "little"))
-        digest.update(data)
+        for piece in some(data):
+            digest.update(piece)
     return digest.hexdigest()
 
 

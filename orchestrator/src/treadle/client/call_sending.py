@@ -81,7 +81,8 @@ class CallSender:
             parts.append([packed])
             count += len(some)
             if content:
-                content.add(some, needed, ArgumentFutures(self._link).name)
+                equal = [(self._values.content(key), partition) for key, partition in needed]
+                content.add(some, equal, ArgumentFutures(self._link).name)
         key, found = self._keyed(content)
         if parts and not found:
             name = self._function(function, options, step, content)
