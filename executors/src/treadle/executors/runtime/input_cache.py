@@ -89,7 +89,8 @@ def expect_input(source: PartitionInput, services: Services) -> None:
     """Announce the input of a partition that will run after the announced ones."""
     match source:
         case BlockInput(inputs):
-            services.expect(one for row in inputs for one in row)
+            if far := [one for row in inputs for one in row if not one.inline]:
+                services.expect(far)
         case FileSplit():
             services.files.expect(source)
 
