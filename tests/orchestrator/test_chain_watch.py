@@ -10,7 +10,7 @@ from pathlib import Path
 import inotify_simple
 import pytest
 
-from treadle.orchestrator.run_store.chain_watch import ChainWatch
+from treadle.orchestrator.run_store.chain_watch import MOST, ChainWatch
 from treadle.primitives.stores.atomic_files import temporary_beside
 
 
@@ -80,6 +80,20 @@ def test_nothing_is_announced_where_the_user_has_no_watch_to_spare(
     assert not watch.announces()
     assert not watch.announces()
     watch.close()
+
+
+def test_a_process_takes_few_of_the_users_watches(tmp_path: Path) -> None:
+    watches = [ChainWatch(tmp_path, int) for _ in range(MOST + 1)]
+    for watch in watches:
+        watch.announces()
+    announcing = [watch for watch in watches if watch.announces()]
+    waiting = next(watch for watch in watches if watch not in announcing)
+    announcing[0].close()
+    announcing[0].close()
+    waiting.announces()
+    assert waiting.announces(), "the place of the closed one is free"
+    for watch in watches:
+        watch.close()
 
 
 def test_the_caller_ends_its_use_of_the_descriptor_before_it_is_closed(watch: ChainWatch, begun: list[int]) -> None:

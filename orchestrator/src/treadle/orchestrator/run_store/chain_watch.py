@@ -3,12 +3,16 @@ processor."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from treadle.primitives.stores.atomic_files import is_temporary
+
+MOST = 16
+"""Watches of a process at a time. By default Linux gives a user 128, for all programs."""
+_free = threading.BoundedSemaphore(MOST)
 
 
 class ChainWatch:
@@ -29,23 +33,28 @@ class ChainWatch:
         """Whether every new file since the last call is announced. It begins once the folder exists."""
         if self._notify is not None:
             return True
-        if self._folder is not None and self._folder.exists():
+        if self._folder is not None and self._folder.exists() and _free.acquire(blocking=False):
             self._begin(self._folder)
         return False  # a file may have been made before
 
     def _begin(self, folder: Path) -> None:
         from inotify_simple import INotify, flags
 
-        self._folder = None
-        with suppress(OSError):  # the user has no watch to spare
+        notify = None
+        try:
             notify = INotify(nonblocking=True)
-            try:
-                notify.add_watch(folder, flags.CREATE)
-            except OSError:
-                notify.close()
-                raise
+            notify.add_watch(folder, flags.CREATE)
+        except OSError:  # the user has no watch to spare
+            self._folder = None
+            self._end(notify)
+        else:
             self._notify = notify
             self._start(notify.fileno())
+
+    def _end(self, notify: Any) -> None:
+        _free.release()
+        if notify is not None:
+            notify.close()
 
     def take(self) -> bool:
         """Forget the announcements so far. Returns whether a whole file was among them."""
@@ -53,7 +62,7 @@ class ChainWatch:
 
     def close(self, end: Callable[[int], object] = int) -> None:
         """`end` is called first, with the descriptor, if there is one."""
-        notify, self._notify = self._notify, None
+        notify, self._notify, self._folder = self._notify, None, None
         if notify is not None:
             end(notify.fileno())
-            notify.close()
+            self._end(notify)
