@@ -25,6 +25,7 @@ from treadle.client import (
     Futures,
     Session,
     SessionEnded,
+    WorkerTraceback,
     attach,
     session,
 )
@@ -206,6 +207,33 @@ def test_argument_that_cannot_be_pickled_is_refused_at_once(calls: Session, give
 def test_result_that_cannot_be_pickled_is_an_error_that_says_so(calls: Session) -> None:
     error = calls.submit(threading.Lock).exception(PATIENCE)
     assert "the result of type lock cannot be pickled" in str(error)
+
+
+class Odd(Exception):
+    """Its pickle lacks an argument of the constructor."""
+
+    def __init__(self, number: int, _reason: str) -> None:
+        super().__init__(number)
+
+
+class OddResult:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return int, ("x",)
+
+
+def test_exception_that_cannot_be_unpickled_is_an_error_that_says_so(calls: Session) -> None:
+    def raises() -> None:
+        raise Odd(1, "")
+
+    error = calls.submit(raises).exception(PATIENCE)
+    assert "the Odd(1) cannot be pickled: TypeError" in str(error)
+    assert isinstance(error and error.__cause__, WorkerTraceback)
+
+
+def test_result_that_cannot_be_unpickled_fails_its_call_alone(calls: Session) -> None:
+    with pytest.raises(CallFailed, match="its result cannot be rebuilt here: ValueError"):
+        calls.submit(OddResult).result(PATIENCE)
+    assert calls.submit(add, 1, 2).result(PATIENCE) == 3
 
 
 def test_worker_that_dies_again_and_again_fails_the_call(calls: Session) -> None:
