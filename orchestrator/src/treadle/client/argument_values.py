@@ -22,7 +22,6 @@ from treadle.executors.operations.calls import CallResult
 from treadle.orchestrator.run_store.call_log import VALUES
 from treadle.primitives.blocks import Blocks
 from treadle.primitives.encoding.by_value import Packed, pack
-from treadle.primitives.encoding.references import BlockRef
 from treadle.primitives.errors import TreadleError
 
 from .futures import CallKey, Future
@@ -64,30 +63,27 @@ class ArgumentValues:
             if key:
                 self._use(key, used)
                 return key
-        key, local = self._link.key(), place == "host"
-        block = self._blocks.put(f"{VALUES}/{key}", "objects", [[packed]], place, checksums=not local)  # see `Blocks`
+        key, local = self._link.key(), place == "host"  # read in memory only; its copy in the store gets a checksum
+        block = self._blocks.put(f"{VALUES}/{key}", "objects", [[packed]], place, checksums=not local)
         self._link.send_value(key, block)
         known = "" if local else _digest(packed)
         with self._lock:
-            self._held[key] = _SentValue(sample, sum(map(_length, packed)), known, partial(self._packed, block))
+            read = partial(self._blocks.get, block.slice(0))
+            self._held[key] = _SentValue(sample, sum(map(_length, packed)), known, read)
             self._use(key, used)
         return key
 
     def content(self, key: str) -> str:
         """The digest of a value that is held. Any other key as it is."""
         with self._lock:
-            return (key in self._held and self._held[key].digest) or key
+            held = self._held.get(key)
+            return (held and held.digest) or key
 
     def _equal(self, sample: str, packed: Packed) -> str:
         """The key of an equal value; empty: none. Few values that differ have the same sample."""
         alike = [key for key, one in self._held.items() if one.sample == sample]
         digest = _digest(packed) if alike else ""
         return next((key for key in alike if self._held[key].digest == digest), "")
-
-    def _packed(self, block: BlockRef) -> Packed:
-        """A value that was sent, as it was packed. Raises the errors of `Blocks.get`."""
-        packed: Packed = self._blocks.get(block.slice(0))[0]
-        return packed
 
     def _use(self, key: str, used: list[str]) -> None:
         used.append(key)
@@ -141,8 +137,8 @@ def _size(found: object) -> int:
 class _SentValue:
     """A value that was sent. Its digest is made when it is first asked for: most values have no equal."""
 
-    def __init__(self, sample: str, size: int, digest: str, read: Callable[[], Packed]) -> None:
-        """`digest`: empty: it is made from what `read` returns."""
+    def __init__(self, sample: str, size: int, digest: str, read: Callable[[], list[Packed]]) -> None:
+        """`digest`: empty: it is made from the record that `read` returns."""
         self.sample, self.size = sample, size
         self._known, self._read = digest, read
 
@@ -151,7 +147,8 @@ class _SentValue:
         """Empty: the value is lost."""
         if not self._known:
             with suppress(TreadleError):
-                self._known = _digest(self._read())
+                (packed,) = self._read()
+                self._known = _digest(packed)
         return self._known
 
 

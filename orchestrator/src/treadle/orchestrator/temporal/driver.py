@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import gc
 import signal
-from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -126,11 +125,12 @@ class Driver:
             identity = capacity.lender_identity(Lender(len(site.pools.executors[LOCAL].slots), address))
         parts = driver_parts(client, site, profile)
         # without a build of ours Temporal reads the code of every imported module, for 0.1 to 1.2 s
-        worker = partial(Worker, client, identity=identity, build_id=code_fingerprint(), **_PROMPTLY)
-        self._workers = self._of_runs(worker, name, parts), self._of_groups(worker, name)
+        common = {"identity": identity, "build_id": code_fingerprint(), **_PROMPTLY}
+        self._workers = self._of_runs(name, parts, common), self._of_groups(name, common)
 
-    def _of_runs(self, worker: Callable[..., Worker], queue: str, parts: DriverParts) -> Worker:
-        return worker(
+    def _of_runs(self, queue: str, parts: DriverParts, common: dict[str, Any]) -> Worker:
+        return Worker(
+            self._client,
             task_queue=queue,
             workflows=[RunWorkflow, *parts.workflows],
             activities=[
@@ -144,14 +144,17 @@ class Driver:
             max_cached_workflows=1000,
             disable_eager_activity_execution=not self._site.one_host,  # else the workflow's driver takes all segments
             sticky_queue_schedule_to_start_timeout=STICKY_TIMEOUT,
+            **common,
         )
 
-    def _of_groups(self, worker: Callable[..., Worker], queue: str) -> Worker:
-        return worker(
+    def _of_groups(self, queue: str, common: dict[str, Any]) -> Worker:
+        return Worker(
+            self._client,
             task_queue=queue + GROUPS,
             activities=[self.activities.run_node],
             max_concurrent_activities=capacity.of_driver(self._site),
             max_concurrent_activity_task_polls=1,
+            **common,
         )
 
     async def __aenter__(self) -> Self:
