@@ -34,11 +34,11 @@ class By(Struct, frozen=True):
     columns: tuple[str, ...] = ()
 
 
-class ItemSplit(Struct, frozen=True, tag="items"):
+class ItemSplit(Struct, frozen=True, tag="items", gc=False):
     items: tuple[Any, ...]
 
 
-class RangeSplit(Struct, frozen=True, tag="range"):
+class RangeSplit(Struct, frozen=True, tag="range", gc=False):
     start: int
     stop: int
 
@@ -64,7 +64,7 @@ def connection_secret(connection: str) -> str:
     return f"kafka.{connection}"
 
 
-class BlockInput(Struct, frozen=True, tag="blocks"):
+class BlockInput(Struct, frozen=True, tag="blocks", gc=False):
     """Slices to concatenate, in source-partition order, for each input of a shuffle. Elsewhere there is one input."""
 
     inputs: tuple[tuple[Slice, ...], ...]
@@ -75,7 +75,7 @@ class BlockInput(Struct, frozen=True, tag="blocks"):
 PartitionInput = FileSplit | ItemSplit | RangeSplit | EventSplit | BlockInput
 
 
-class Partition(Struct, frozen=True):
+class Partition(Struct, frozen=True, gc=False):
     index: int
     input: PartitionInput
     attempt: int = 1
@@ -292,7 +292,7 @@ class Task(Struct, frozen=True):
 # -- reports ----------
 
 
-class PartRef(Struct, frozen=True, array_like=True):
+class PartRef(Struct, frozen=True, array_like=True, gc=False):
     """One written output part."""
 
     name: str
@@ -301,7 +301,7 @@ class PartRef(Struct, frozen=True, array_like=True):
     digest: str
 
 
-class StageCount(Struct, frozen=True, array_like=True):
+class StageCount(Struct, frozen=True, array_like=True, gc=False):
     """Records that entered a tolerant stage in this partition, and records that finally failed there."""
 
     entered: int
@@ -317,7 +317,7 @@ class Charge(Struct, frozen=True, array_like=True):
     """Memory of the function, in bytes."""
 
 
-class Outcome(Struct, frozen=True, tag="outcome"):
+class Outcome(Struct, frozen=True, tag="outcome", gc=False):
     """A finished partition: its block and its output part are written. It counts once the ledger holds it."""
 
     partition: int

@@ -56,7 +56,7 @@ class Expected(Struct, frozen=True, tag="expected"):
     time: float
 
 
-class Started(Struct, frozen=True, tag="started"):
+class Started(Struct, frozen=True, tag="started", gc=False):
     """Attempts began. It is on disk before they run only for segments that need it (see SegmentRun.ready)."""
 
     segment: str
@@ -64,14 +64,14 @@ class Started(Struct, frozen=True, tag="started"):
     """partition -> attempt."""
 
 
-class Committed(Struct, frozen=True, tag="committed"):
+class Committed(Struct, frozen=True, tag="committed", gc=False):
     """A partition is done, for ever, unless its block is lost."""
 
     segment: str
     outcome: Outcome
 
 
-class Copied(Struct, frozen=True, tag="copied"):
+class Copied(Struct, frozen=True, tag="copied", gc=False):
     """The store has the blocks of these commits too."""
 
     segment: str
@@ -93,7 +93,7 @@ CANCELLED = "cancelled"
 """The failure of a call that was withdrawn before it began."""
 
 
-class Failed(Struct, frozen=True, tag="failed"):
+class Failed(Struct, frozen=True, tag="failed", gc=False):
     segment: str
     partition: int
     attempt: int
@@ -141,7 +141,7 @@ class Iterated(Struct, frozen=True, tag="iterated"):
 Record = Epoch | Expected | Started | Committed | Copied | Failed | Lost | GangCheckpoint | Closed | Iterated
 
 
-class ChainEntry(Struct, frozen=True, array_like=True):
+class ChainEntry(Struct, frozen=True, array_like=True, gc=False):
     """One object of the chain."""
 
     epoch: int
