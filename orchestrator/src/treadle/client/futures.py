@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
-from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, final, overload
@@ -121,27 +120,9 @@ class CallOwner(Protocol):
     def future(self, call: CallKey) -> Future: ...
 
 
-class _Condition(threading.Condition):
-    """A condition without an object for each method: collections of garbage look at each object of 10,000 futures."""
-
-    def __init__(self) -> None:
-        self._lock: Any = threading.RLock()
-        self._waiters: deque[Any] = deque()
-
-    def acquire(self, *arguments: Any, **keywords: Any) -> bool:
-        return bool(self._lock.acquire(*arguments, **keywords))
-
-    def release(self) -> None:
-        self._lock.release()
-
-    def _release_save(self) -> Any:
-        return self._lock._release_save()
-
-    def _acquire_restore(self, state: Any) -> None:
-        self._lock._acquire_restore(state)
-
-    def _is_owned(self) -> bool:
-        return bool(self._lock._is_owned())
+_CHANGE = threading.Condition()
+"""Guards the states of all futures, for a moment each. With one for each future, a collection of garbage would look at
+many more objects."""
 
 
 @final
@@ -153,7 +134,7 @@ class Future(concurrent.futures.Future[Any]):
 
     def __init__(self, link: CallOwner, call: CallKey) -> None:
         super().__init__()
-        self._condition = _Condition()
+        self._condition = _CHANGE
         self.link, self.call = link, call
 
     @property
@@ -165,11 +146,18 @@ class Future(concurrent.futures.Future[Any]):
     def result(self, timeout: float | None = None) -> Any:
         """The result of the call. Raises the exception of its function, with the worker's traceback as its cause;
         CallFailed for another failure, CancelledError, and TimeoutError after `timeout` seconds."""
-        return super().result(timeout)
+        self._wait(timeout)
+        return super().result(0)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """The exception that `result` would raise. None: the call succeeded. Raises CancelledError, TimeoutError."""
-        return super().exception(timeout)
+        self._wait(timeout)
+        return super().exception(0)
+
+    def _wait(self, timeout: float | None) -> None:
+        """Until the future is done. The change of another one does not wake this thread."""
+        if not self.done():
+            concurrent.futures.wait((self,), timeout)
 
     def cancel(self) -> bool:
         """Do not begin the call. False: it has begun, or is one of several that run together."""

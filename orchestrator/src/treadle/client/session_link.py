@@ -76,8 +76,9 @@ class SessionLink:
         self._released: deque[str] = deque()
         """Keys of values that this client makes no further calls with."""
         self._begun: set[CallPlace] = set()
+        """Partitions that have begun and have not ended."""
         self._mine: set[str] = set()
-        """Keys of the calls that were made here."""
+        """Keys of the calls that were made here and are not on record yet."""
         self._failing: set[str] = set()
         """Keys of the calls of which one has failed."""
         self._own: set[CallPlace] = set()
@@ -348,7 +349,7 @@ class SessionLink:
                 self._note(place, record, self._calls_in(place))
 
     def _begin(self, place: CallPlace) -> None:
-        if place not in self._begun:
+        if place not in self._begun and place not in self._ends:
             self._begun.add(place)
             self._counts[place.segment].running += self._calls_in(place)
         for future in self._futures.at(place):
@@ -361,6 +362,7 @@ class SessionLink:
 
     def _note_own(self, called: Called) -> None:
         if called.key in self._mine:
+            self._mine.discard(called.key)
             self._own.update(place for place in self._index.places(called.key) if place not in self._ends)
 
     def _calls_in(self, place: CallPlace) -> int:
@@ -376,6 +378,7 @@ class SessionLink:
             if failed:
                 self._failing.add(self._index.call_at(place)[0].key)
         self._ends[place] = end
+        self._begun.discard(place)
         self._own.discard(place)
         self._futures.ended(place)
 
