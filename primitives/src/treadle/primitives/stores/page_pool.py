@@ -21,7 +21,7 @@ _MAPPED_FROM, _PIECE = 16 << 20, 4 << 20
 _POPULATE_READ = 22
 """Of madvise(2), Linux 5.14: map the pages at once. Pages of a shared file are then writable as well, after a third of
 the time of MADV_POPULATE_WRITE."""
-_mappings = KeptMappings(_MAPPED_FROM, most=512 << 20, access=ACCESS_WRITE)
+_mappings = KeptMappings(_MAPPED_FROM, access=ACCESS_WRITE)
 _TRIED = 8
 """Number of spare files to try for one new file, since other processes may still read them."""
 

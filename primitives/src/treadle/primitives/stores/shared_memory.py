@@ -23,7 +23,7 @@ SHARED_MEMORY = Path("/dev/shm")
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM)
 """The kernel's error numbers when shared memory is full."""
 _SPARES = ".spares"
-_views = FileViews(KeptMappings(kept_from=16 << 20, most=512 << 20))
+_views = FileViews(KeptMappings(kept_from=16 << 20))
 
 
 class HostFolder:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -84,7 +85,7 @@ class Segments:
         self._lock = threading.Lock()
         self._free: list[SharedMemorySegment] = []
         self._written: dict[Path, SharedMemorySegment] = {}
-        self._views = FileViews(KeptMappings(kept_from=_READ))
+        self._views = FileViews(KeptMappings(kept_from=_READ, most=sys.maxsize))
 
     # -- for the writer ----------
 
