@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
+import gc
 import os
 import select
 import signal
@@ -87,6 +88,7 @@ class Worker:
     def serve(self) -> None:
         """Run tasks until the driver closes the socket."""
         decoder = msgspec.msgpack.Decoder(RunTask)
+        gc.freeze()  # modules stay: collections, such as between two runs, skip them
         self._channel.send(Ready())
         while (body := self._channel.receive()) is not None:
             self._run(decoder.decode(body))
