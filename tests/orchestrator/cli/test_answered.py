@@ -141,10 +141,13 @@ def test_client_of_a_home_without_runs_lists_later_ones(terminal: Terminal, earl
     assert {one.run: one.state for one in early.list()} == STATES
 
 
-def test_home_without_runs_has_no_server_after_they_were_listed(tmp_path: Path) -> None:
+def test_home_without_runs_has_no_server_after_commands_that_look_for_one(tmp_path: Path) -> None:
     terminal = Terminal(tmp_path, tmp_path / "home")
     assert imported(terminal, "list") == []
-    assert terminal.run("show", "@last").code == 4
+    for words in ("show @last", "show nosuch", "logs nosuch", "result nosuch", "pause nosuch", "cancel nosuch"):
+        done = terminal.run(*words.split())
+        assert done.code == 4, words
+        assert "there is no run" in done.err
     assert not was_started(Home(terminal.home))
 
 

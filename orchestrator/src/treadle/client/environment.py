@@ -253,7 +253,7 @@ class ClientEnvironment:
 
 
 class _NoRunsYet:
-    """The RunService of a home whose server has never been started: lists of runs need none."""
+    """The RunService of a home whose server has never been started: what concerns earlier runs needs none."""
 
     def __init__(self, home: Home, direct: Callable[[], Awaitable[RunService]]) -> None:
         self._home, self._direct = home, direct
@@ -262,10 +262,16 @@ class _NoRunsYet:
     async def ask(self, request: RunRequest[A]) -> A:
         """See RunService.ask."""
         from treadle.orchestrator.embedded.server import was_started
-        from treadle.orchestrator.run_requests.requests import ListRuns, RunPage
+        from treadle.orchestrator.run_requests import requests as r
 
-        if isinstance(request, ListRuns) and not was_started(self._home):
-            return cast("A", RunPage((), b""))
+        if not was_started(self._home):
+            match request:
+                case r.ListRuns():
+                    return cast("A", r.RunPage((), b""))
+                case r.FindRun():
+                    return cast("A", False)
+                case r.ViewRun() | r.ReadMemo() | r.AwaitEnd() | r.CancelRun() | r.TerminateRun() | r.SteerRun():
+                    raise r.NoSuchRun.named(request.run)
         if self._instead is None:
             self._instead = await self._direct()
         return await self._instead.ask(request)

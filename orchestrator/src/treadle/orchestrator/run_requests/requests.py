@@ -6,7 +6,7 @@ On the wire both are JSON, so that outputs keep every value that they may have i
 from __future__ import annotations
 
 import json
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -27,6 +27,10 @@ A = TypeVar("A")
 
 class NoSuchRun(TreadleError):
     """No run has that id."""
+
+    @classmethod
+    def named(cls, run: str) -> Self:
+        return cls(f"there is no run {run}", "See: treadle list")
 
 
 class RunRequest(Struct, Generic[A], frozen=True, tag_field="request"):

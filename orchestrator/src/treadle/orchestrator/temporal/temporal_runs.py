@@ -219,7 +219,7 @@ class _translated:
         if not isinstance(error, RPCError):
             return
         if error.status == RPCStatusCode.NOT_FOUND:
-            raise r.NoSuchRun(f"there is no run {self._run}", "See: treadle list") from error
+            raise r.NoSuchRun.named(self._run) from error
         if error.status in (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
             text = f"Temporal does not answer: {error.message}"
             raise Unreachable(text, "The run, if any, goes on; try again. See: treadle doctor") from error
