@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -36,7 +37,14 @@ from treadle.orchestrator.embedded.detached_process import (
     write_state,
 )
 from treadle.orchestrator.embedded.driver_lease import IDLE_DEFAULT, DriverLease, idle_limit
-from treadle.orchestrator.embedded.driver_process import DriverFailed, DriverFiles, DriverState, driver_alive, own_state
+from treadle.orchestrator.embedded.driver_process import (
+    DriverFailed,
+    DriverFiles,
+    DriverState,
+    driver_alive,
+    own_code,
+    own_state,
+)
 from treadle.orchestrator.embedded.server import server_alive
 from treadle.orchestrator.environment.connection_errors import Unreachable
 from treadle.orchestrator.environment.home import Home
@@ -186,6 +194,15 @@ def test_driver_of_other_code_is_replaced(home: Home, stand_in: Maker, monkeypat
     second = ensure_driver(home, module=module)
     assert second.pid != first.pid
     assert "ended by signal" in DriverFiles(home).log.read_text()
+
+
+def test_driver_of_newer_code_is_kept_by_a_process_that_saw_the_code_before(
+    home: Home, stand_in: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, views = stand_in(), iter(["as it was before", own_code()])
+    first = ensure_driver(home, module=module)
+    monkeypatch.setattr("treadle.orchestrator.embedded.driver_process.own_code", functools.cache(lambda: next(views)))
+    assert [ensure_driver(home, module=module) for _ in range(2)] == [first, first]
 
 
 def test_driver_serves_the_profile_of_its_starter(home: Home, stand_in: Maker) -> None:
