@@ -14,6 +14,7 @@ from treadle.orchestrator.run_requests import requests as r
 from treadle.orchestrator.run_requests.requests import NoSuchRun
 from treadle.orchestrator.run_requests.run_views import RunEnd, RunView, State
 from treadle.orchestrator.run_store.run_files import RunFiles, Submission, digest, same_workflow
+from treadle.orchestrator.telemetry.hops import hop
 from treadle.primitives import sealing
 from treadle.primitives.errors import MissingError, TreadleError, UsageError
 from treadle.primitives.run_paths import parent_run
@@ -55,10 +56,13 @@ class Runs:
     ) -> bool:
         """Start the run; False when `use` found an existing one. Raises RunConflict, Unreachable."""
         run = prepared.submission.run
-        if not await self._claim_id(prepared, if_exists):
+        with hop(run, "write submission"):
+            claimed = await self._claim_id(prepared, if_exists)
+        if not claimed:
             return False
         delay = start_delay.total_seconds() if start_delay else 0.0
-        started = await self._start(prepared.submission, delay=delay)
+        with hop(run, "start"):
+            started = await self._start(prepared.submission, delay=delay)
         if not started and if_exists != "use":
             raise RunConflict(f"run {run} exists already", "Choose another --id, or --if-exists use.")
         return started
@@ -205,7 +209,8 @@ class Runs:
 
     async def end(self, run: str) -> RunEnd:
         """Wait for the end of the run; return its result. Raises CorruptError for a result of another execution."""
-        return await self._service.ask(r.AwaitEnd(run))
+        with hop(run, "wait"):
+            return await self._service.ask(r.AwaitEnd(run))
 
     # -- steering
 

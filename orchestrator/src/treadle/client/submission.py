@@ -26,6 +26,7 @@ from treadle.orchestrator.planner import RunLocation, make_plan
 from treadle.orchestrator.planner.placement import check_code
 from treadle.orchestrator.planner.subworkflows import inner
 from treadle.orchestrator.run_store.run_files import RunFiles, Submission
+from treadle.orchestrator.telemetry.hops import hop
 from treadle.primitives.errors import UsageError
 from treadle.primitives.functions import describe, load
 
@@ -96,7 +97,8 @@ def prepare(
     Relative URIs start from `base`; `roots` are the folders of the project's own modules.
     """
     folder = _written(base.absolute())
-    code = package(spec, roots, captured)
+    with hop(run, "bundle"):
+        code = package(spec, roots, captured)
     document = normalise(without_triggers(spec))
     submission = Submission(run, document, dict(inputs), code.digest, code.functions, folder, site.default)
     return planned(submission, code.bundle, site)
@@ -126,7 +128,8 @@ def planned(submission: Submission, bundle: bytes, site: RunLocation) -> Prepare
     """The run with the plan that it would have if it started now. Imports no user code. Raises UsageError."""
     about = {"id": submission.run, "startTime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
     spec = Spec.model_validate(submission.spec)
-    plan = make_plan(spec, submission.inputs, about, submission.functions, Path(submission.base), site)
+    with hop(submission.run, "plan"):
+        plan = make_plan(spec, submission.inputs, about, submission.functions, Path(submission.base), site)
     check_code(plan.executors, bundle)
     if len(plan.graph.nodes) > _MANY:
         from treadle.orchestrator.protocol.payload_limits import check_graph

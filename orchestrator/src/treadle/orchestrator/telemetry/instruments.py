@@ -1,12 +1,11 @@
 """Counts and traces through OpenTelemetry's API. Does nothing unless the process has set up an SDK.
 
 Attributes are few, since every combination is a time series: workflow, stage, executor, place; never a run. Runs appear
-in traces: one trace for each run on all drivers, with an id made from the run's id.
+in traces (`hops`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from treadle.executors.program import Failure, Outcome
 
 from ..plan.plan import Segment
+from .hops import trace_of
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Observation
@@ -89,7 +89,7 @@ class Telemetry:
         _log.info("node begins", extra=about | {"attempt": attempt})
         span = self._tracer.start_span(
             f"node {node}",
-            context=_trace(run),
+            context=trace_of(run),
             attributes={"treadle.run": run, "treadle.node": node, "treadle.attempt": attempt},
         )
         with span:
@@ -112,14 +112,3 @@ def _written(outcome: Outcome) -> Iterator[tuple[str, int]]:
             yield location.partition(":")[0], outcome.block.size
     if outcome.part is not None:
         yield "output", outcome.part.size
-
-
-def _trace(run: str) -> Any:
-    """A context that gives every span of a run the same parent, on every host and after every crash."""
-    from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
-
-    name = hashlib.sha256(run.encode()).digest()
-    parent = SpanContext(
-        int.from_bytes(name[:16], "big"), int.from_bytes(name[16:24], "big"), True, TraceFlags(TraceFlags.SAMPLED)
-    )
-    return set_span_in_context(NonRecordingSpan(parent))

@@ -48,6 +48,7 @@ from ..run_store.run_files import RunResult, Submission, digest, keep_requests
 from ..run_store.uri_policy import check_found
 from ..scheduler.instructions import Problem, Summary
 from ..scheduler.task_groups import count_of
+from ..telemetry.hops import hop
 from . import capacity
 
 HEARTBEAT_SECONDS = 0.7
@@ -201,7 +202,7 @@ class Activities:
     # -- open
 
     def _open(self, start: RunStart, started: str, drivers: capacity.Drivers) -> Opened:
-        with counted_for(start.run):
+        with counted_for(start.run), hop(start.run, "open run"):
             return self._opened(start, started, drivers)
 
     def _opened(self, start: RunStart, started: str, drivers: capacity.Drivers) -> Opened:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -18,6 +19,7 @@ from treadle.primitives.errors import FailureClass, UsageError
 from ...plan.plan import CallsFeed, Graph, Segment, merged_objects
 from ...run_store.run_files import Manifest
 from ...scheduler.instructions import Problem, Summary
+from ...telemetry.hops import hop, passed
 from ..driver_context.run_context import RunContext
 from ..driver_context.slot_pool import SlotPool
 from ..ledger.group_commit import LedgerWriter
@@ -135,6 +137,7 @@ async def _run(
     is_new: bool = False,
 ) -> T:
     """Run the partitions that the ledger lacks or has lost, then call `close` while progress is still shown."""
+    began = time.time_ns()
     name, group = run.scope.segment(segment.id), order.group
     prefix = run.files.segment(name) if group < 0 else run.files.group_ledger(name, group)
     ledger = await asyncio.to_thread(Ledger, run.site.store, prefix, run.files.key, order.resumption, is_new=is_new)
@@ -148,8 +151,11 @@ async def _run(
         await asyncio.to_thread(outputs.claim, segment, run.id)
         segment_run = await prepare(run, segment, run.scope, order, account)
         watch(segment_run)
+        passed(run.id, f"open {name}", began)
         with desk.showing(segment_run):
-            return await close(await segment_run.run())
+            manifest = await segment_run.run()
+            with hop(run.id, f"close {name}"):
+                return await close(manifest)
 
 
 async def prepare(run: RunContext, segment: Segment, scope: Scope, order: NodeOrder, account: Account) -> SegmentRun:

@@ -15,6 +15,7 @@ from ...plan.plan import Segment
 from ...run_store.run_files import Manifest
 from ...scheduler.instructions import Problem
 from ...scheduler.task_groups import bounds_of
+from ...telemetry.hops import hop
 from ..blocks.block_gc import remove_losers
 from ..blocks.write_behind import Copies
 from ..decisions.attempt_outcomes import Past
@@ -152,10 +153,12 @@ class SegmentRun:
         try:
             try:
                 if not self._core.over:
-                    await self._drive()
+                    with hop(self._run.id, f"tasks {self.name}"):
+                        await self._drive()
             finally:
                 await self._log.close()
-            await self._judge()
+            with hop(self._run.id, f"commit {self.name}"):
+                await self._judge()
             await self._copy_rest()
         finally:
             if self._copies:
