@@ -70,3 +70,15 @@ def test_few_and_many_boundaries_find_the_same_targets(count: int, kind: str) ->
     expected = np.searchsorted(np.array(boundaries, dtype=np.float64), keys.astype(np.float64), side="right")
     found = range_targets(keys, boundaries)
     assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("count", [1, 7, 16, 17, 300])
+@pytest.mark.parametrize("name", ["ten bytes", "three bytes", "ties of the first eight bytes", "zeros at the end"])
+def test_bytes_are_compared_beyond_the_first_eight(name: str, count: int) -> None:
+    values = _VALUES[name]
+    boundaries = sorted(set(values[:count].tolist()))
+    alone = {one[:8].ljust(8, b"\0"): one for one in boundaries}  # no two share their first eight bytes
+    for some in (boundaries, sorted(alone.values())):
+        expected = np.searchsorted(np.array(some), values, side="right")
+        assert np.array_equal(range_targets(values, some), expected)
+        assert np.array_equal(range_targets(values[::-3], some), expected[::-3])

@@ -11,6 +11,7 @@ from . import key_columns
 from .key_columns import column_of, is_array
 from .key_order import Rank, order, self_ordered
 from .keys import Key, canonical
+from .stable_sort import first_eight
 
 if TYPE_CHECKING:
     import numpy as np
@@ -91,6 +92,23 @@ def _compare(values: NDArray[Any], below: int, thresholds: NDArray[Any]) -> NDAr
     return targets
 
 
+def _search_bytes(values: NDArray[Any], below: int, thresholds: NDArray[Any]) -> NDArray[np.integer]:
+    """The result of `_search`: by the first eight bytes as a number, and by all bytes where a threshold has the same.
+
+    Thresholds that share their first eight bytes are searched for at once: most values would have the same.
+    """
+    import numpy as np
+
+    heads = first_eight(thresholds)
+    if (heads[1:] == heads[:-1]).any():
+        return _search(values, below, thresholds)
+    numbers = first_eight(values)
+    targets = _search(numbers, below, heads)
+    tied = np.flatnonzero(numbers == heads.take(targets.astype(np.intp) - below - 1, mode="clip"))
+    targets[tied] = np.searchsorted(thresholds, values[tied], side="right") + below
+    return targets
+
+
 def _number_targets(column: Numbers, boundaries: Sequence[Key]) -> NDArray[np.integer]:
     import numpy as np
 
@@ -158,4 +176,6 @@ def _fixed_targets(column: Fixed, boundaries: Sequence[Key]) -> NDArray[np.integ
     ordered = [order(boundary) for boundary in boundaries]
     below = sum(entry[0] < rank for entry in ordered)
     within = [entry[1] for entry in ordered if entry[0] == rank]
-    return _search(column.comparable(), below, np.array(within, dtype="U" if rank == Rank.STR else "S"))
+    if rank == Rank.STR or not within:
+        return _search(column.comparable(), below, np.array(within, dtype="U" if rank == Rank.STR else "S"))
+    return _search_bytes(column.comparable(), below, np.array(within, dtype="S"))

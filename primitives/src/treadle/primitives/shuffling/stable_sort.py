@@ -20,19 +20,17 @@ def stable_argsort(values: NDArray[Any]) -> NDArray[np.intp]:
 
     found = None
     if len(values) >= _MANY and values.dtype.kind in "iufS":
-        numbers = _first_eight(values) if values.dtype.kind == "S" else values
+        numbers = first_eight(values) if values.dtype.kind == "S" else values
         found = _sorted(numbers, values) if _seem_distinct(numbers) else None
     return np.argsort(values, kind="stable") if found is None else found
 
 
-def _first_eight(values: NDArray[Any]) -> NDArray[np.uint64]:
-    """Numbers that sort as the first eight of the bytes do."""
+def first_eight(values: NDArray[np.bytes_]) -> NDArray[np.uint64]:
+    """Return numbers that sort as the first eight of the bytes do, for an array (n,)."""
     import numpy as np
 
-    size = min(values.dtype.itemsize, 8)
-    padded = np.zeros((len(values), 8), np.uint8)
-    padded[:, :size] = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), -1)[:, :size]
-    return padded.view(">u8").ravel().astype(np.uint64)
+    values = np.ascontiguousarray(values, f"S{max(8, values.dtype.itemsize)}")
+    return np.ndarray(len(values), ">u8", values, 0, values.strides).astype(np.uint64)
 
 
 def _seem_distinct(numbers: NDArray[Any]) -> bool:
