@@ -16,6 +16,7 @@ joblib and Unison.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -26,6 +27,9 @@ from .closures import trace
 from .dependency_graph import DependencyGraph
 from .distributions import Libraries
 from .project_files import ProjectFiles
+
+_KEPT = 1 << 20
+"""Bytes of a bundle up to which its parsed modules are kept."""
 
 
 class Code(Struct, frozen=True):
@@ -45,8 +49,14 @@ def code_of(references: Iterable[str], bundle: bytes) -> dict[str, Code]:
 
     Captured functions of the bundle are unpickled, so pass only a trusted bundle.
     """
-    project, libraries = ProjectFiles(bundle), Libraries()
+    project, libraries = _parsed(bundle) if len(bundle) <= _KEPT else ProjectFiles(bundle), Libraries()
     return {reference: _code(reference, project, libraries) for reference in references}
+
+
+@lru_cache(maxsize=1)
+def _parsed(bundle: bytes) -> ProjectFiles:
+    """The files of a bundle and what was parsed of them: a process often runs the same code again."""
+    return ProjectFiles(bundle)
 
 
 def _code(reference: str, project: ProjectFiles, libraries: Libraries) -> Code:

@@ -19,11 +19,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 def installed(modules: Iterable[str]) -> dict[str, str]:
     """Distribution -> version, for top-level modules."""
-    from importlib import metadata
-
     foreign = set(modules) - sys.stdlib_module_names
     names = {name for module in foreign for name in providers().get(module, ())} if foreign else set()
-    return {name: metadata.version(name) for name in sorted(names)}
+    return {name: about[0] for name in sorted(names) if (about := _distribution(name))}
 
 
 class Libraries:
