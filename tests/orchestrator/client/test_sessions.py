@@ -7,6 +7,7 @@ import concurrent.futures
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from operator import add, mul
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,13 @@ def refuse(number: int) -> int:
 
 def refuse_odd(number: int) -> int:
     return refuse(number) if number % 2 else number
+
+
+def span_of(seconds: float) -> tuple[float, float]:
+    """When the call began, and when it ended."""
+    began = time.time()
+    time.sleep(seconds)
+    return began, time.time()
 
 
 def wait_for(flag: Path, value: int) -> int:
@@ -435,6 +443,21 @@ def test_executor_maps_waits_and_shuts_down(calls: Session) -> None:
         assert (len(done), len(left)) == (1, 0)
     with pytest.raises(RuntimeError, match="after shutdown"):
         executor.submit(add, 1, 1)
+
+
+def test_calls_of_a_function_run_one_at_a_time_when_asked(calls: Session) -> None:
+    one_by_one = calls.with_options(max_concurrency=1)
+    spans = sorted(one_by_one.map(span_of, [0.05] * 6, chunk=1).results(PATIENCE))
+    with calls.executor(max_workers=1) as executor:
+        more = sorted(executor.map(span_of, [0.05] * 6))
+    for found in (spans, more):
+        assert all(end <= begin for (_, end), (begin, _) in pairwise(found))
+
+
+@pytest.mark.parametrize("workers", [0, -1])
+def test_executor_without_workers_is_refused_as_by_the_standard_library(calls: Session, workers: int) -> None:
+    with pytest.raises(ValueError, match="max_workers must be greater than 0"):
+        calls.executor(max_workers=workers)
 
 
 def test_print_of_a_call_is_in_its_log(home: Path) -> None:

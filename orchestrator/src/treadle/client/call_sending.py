@@ -26,13 +26,16 @@ from .session_link import SessionLink
 _INLINE = 8 * 2**10
 
 
-class CallOptions(tuple[str, int, float, int]):
-    """Executor, retries, timeout, memory."""
+class CallOptions(tuple[str, int, float, int, int]):
+    """Executor, retries, timeout, memory, maximum concurrency."""
 
-    def __new__(cls, executor: str = "", retries: int = 0, timeout: float = 0.0, memory: int = 0) -> Self:
-        if retries < 0 or timeout < 0 or memory < 0:
-            raise UsageError("retries, timeout and memory are at least 0", "Leave out those that set no limit.")
-        return super().__new__(cls, (executor, retries, timeout, memory))
+    def __new__(
+        cls, executor: str = "", retries: int = 0, timeout: float = 0.0, memory: int = 0, max_concurrency: int = 0
+    ) -> Self:
+        if min(retries, timeout, memory, max_concurrency) < 0:
+            text = "retries, timeout, memory and max_concurrency are at least 0"
+            raise UsageError(text, "Leave out those that set no limit.")
+        return super().__new__(cls, (executor, retries, timeout, memory, max_concurrency))
 
 
 class CallSender:

@@ -64,6 +64,7 @@ class Session(SessionCalls):
         retries: int = 0,
         timeout: float = 0.0,
         memory: int = 0,
+        max_concurrency: int = 0,
         reuse: bool | None = None,
     ) -> SessionCalls:
         """Calls with other settings.
@@ -72,11 +73,12 @@ class Session(SessionCalls):
         - `retries`: further attempts after an exception. Lost workers are replaced in any case.
         - `timeout`: seconds that a task may take; 0: no limit.
         - `memory`: bytes that a task may allocate; 0: the slot's limit.
+        - `max_concurrency`: tasks of one function that run at the same time; 0: no limit but the slots.
         - `reuse`: take the results of an equal call of this session, if there is one; default: that of the session.
 
         Raises UsageError for settings that the executor cannot meet.
         """
-        options = CallOptions(executor, retries, timeout, memory)
+        options = CallOptions(executor, retries, timeout, memory, max_concurrency)
         if options != CallOptions():
             self._check(Policy(executor=executor or self._executor, timeout=timeout, memory_start=memory))
         return SessionCalls(self._sender, self._slots_of, options, self._reuse if reuse is None else reuse)
@@ -101,11 +103,17 @@ class Session(SessionCalls):
 
         placement.check_place(self._connection.environment.plan_site(), policy, ("calls",))
 
-    def executor(self) -> Executor:
-        """The session as a `concurrent.futures.Executor`, for libraries that take one."""
+    def executor(self, max_workers: int | None = None) -> Executor:
+        """The session as a `concurrent.futures.Executor`, for libraries that take one.
+
+        `max_workers`: calls of one function that run at the same time; None: no limit but the slots. Raises ValueError
+        below 1.
+        """
         from .session_executor import SessionExecutor
 
-        return SessionExecutor(self.submit)
+        if max_workers is not None and max_workers < 1:
+            raise ValueError("max_workers must be greater than 0")
+        return SessionExecutor(self.with_options(max_concurrency=max_workers or 0).submit)
 
     def keepers(
         self,

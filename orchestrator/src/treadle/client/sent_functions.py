@@ -25,8 +25,8 @@ class FunctionUse(NamedTuple):
     """How calls use a function."""
 
     name: str
-    options: tuple[str, int, float, int]
-    """Executor, retries, timeout, memory."""
+    options: tuple[str, int, float, int, int]
+    """Executor, retries, timeout, memory, maximum concurrency."""
     kept: bool
     """Whether the results are for the client."""
     parts: int

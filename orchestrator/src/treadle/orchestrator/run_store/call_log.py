@@ -49,6 +49,8 @@ class FunctionAdded(Struct, frozen=True, tag="function", gc=False):
     """Seconds that a partition may take. 0: no limit."""
     memory: int = 0
     """Bytes that an attempt may allocate. 0: the slot's limit."""
+    max_concurrency: int = 0
+    """Tasks of the function that run at the same time. 0: no limit."""
     kept: bool = True
     """Results are copied to the store. False: only further calls need them, and a lost result is computed again."""
     parts: int = 0

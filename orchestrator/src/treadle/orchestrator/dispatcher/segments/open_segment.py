@@ -33,6 +33,7 @@ def open_segment(name: str, function: FunctionAdded, executor: str, can: Capabil
         timeout=function.timeout,
         memory_start=function.memory,
         memory_max=function.memory,
+        max_concurrency=function.max_concurrency,
         executor=function.executor or executor,
         backups=False,
         durability="segment" if function.kept else "",
