@@ -20,6 +20,8 @@ from treadle.executors.local.executor import LocalExecutor
 from treadle.executors.resident import MEMBERS
 from treadle.executors.resident.coordinator_host import Meeting
 from treadle.executors.resident.executor import MemberExecutor
+from treadle.orchestrator.environment.profile import Profile
+from treadle.orchestrator.environment.task_environment import task_variables
 from treadle.primitives import sealing
 from treadle.primitives.stores.store import Store
 
@@ -39,7 +41,11 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[asyncio.R
     key = sealing.load_or_create_key(key_file)
     executors: dict[str, Executor] = {
         "local": LocalExecutor(
-            run_key=lambda run: sealing.run_key(key, run), slots=SIZE, memory=1 << 30, host_root=str(folder / "host")
+            run_key=lambda run: sealing.run_key(key, run),
+            slots=SIZE,
+            memory=1 << 30,
+            host_root=str(folder / "host"),
+            environment=task_variables(Profile()),  # this process may have a setting for OpenBLAS, functions have none
         )
     }
     with (
