@@ -41,8 +41,11 @@ from treadle.primitives.objects import (
     read,
     shared,
 )
-from treadle.primitives.objects.messages import ShardView, address_of
+from treadle.primitives.objects.client_session import Access
+from treadle.primitives.objects.handle import session_of
+from treadle.primitives.objects.messages import EndSession, ShardView, address_of
 from treadle.primitives.wire import NotAuthentic, connect
+from treadle.primitives.wire.blocking_connection import Connection
 
 CALLERS = Path(__file__).parent / "callers.py"
 
@@ -289,6 +292,32 @@ def test_locks_survive_a_lost_connection_when_the_caller_returns(keepers: Keeper
     lock.release()
     assert lock.acquire() > token
     lock.release()
+
+
+def test_session_that_is_closed_while_it_is_renewed_is_not_connected_again(
+    keepers: Keepers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, renewals, send = list[Connection](), list[threading.Thread](), Connection.send
+    session = session_of(keepers.object("closed in time", Counter))
+
+    def counted(of: Access, keeper: str, seconds: float) -> Connection:
+        made.append(connect_to(of, keeper, seconds))
+        return made[-1]
+
+    def renewed(connection: Connection, message: Any, *rest: Any, **more: Any) -> None:
+        if isinstance(message, EndSession):
+            renewals.append(threading.Thread(target=session.keep))
+            renewals[0].start()
+            renewals[0].join(0.2)  # it waits for the session's end
+        send(connection, message, *rest, **more)
+
+    connect_to = Access.connect
+    monkeypatch.setattr(Access, "connect", counted)
+    monkeypatch.setattr(Connection, "send", renewed)
+    session.begin()
+    session.close()
+    renewals[0].join()
+    assert [connection.closed for connection in made] == [True]
 
 
 def test_a_session_of_a_silent_thread_is_kept(tmp_path: Path) -> None:

@@ -169,10 +169,13 @@ class ClientSession:
             try:
                 opening = OpenSession(self._shard, nonce)
                 answer = self._answered(opening, self._send(opening))
+                if isinstance(answer, MethodAnswer):
+                    raise UsageError(answer.body.decode(), "Close clients that are not needed.")
+            except BaseException:
+                self.close()  # nothing else would close the connection of a session that has not begun
+                raise
             finally:
                 self.is_calling = before
-            if isinstance(answer, MethodAnswer):
-                raise UsageError(answer.body.decode(), "Close clients that are not needed.")
             self._session, self._sequence, self.lease, self._epoch = answer.session, 0, answer.lease, answer.epoch
             _keep(self)
 
@@ -308,8 +311,8 @@ class ClientSession:
         """Renew the session; ends it when its owner has ended."""
         if self._has_lost_owner():
             self.close()
-        elif self._session:
-            with contextlib.suppress(Exception), self._sending:  # the next renewal tries again
+        with contextlib.suppress(Exception), self._sending:  # the next renewal tries again
+            if self._session:  # it may have been closed meanwhile
                 if self._connection is None:
                     self._view = self._chain.newest()
                 self._connected().send(self._alive(), deadline=time.monotonic() + _ANSWER)
@@ -317,14 +320,15 @@ class ClientSession:
     def close(self) -> None:
         """End the session: its locks are released. A posted call has some seconds for its answer."""
         _sessions.discard(self)
-        with self._sending, contextlib.suppress(WireError, NotAuthentic):
-            if self._connection is not None and not self._connection.closed and self._session:
-                if self._posted is not None:
-                    self._connection.receive_head(ToClient, time.monotonic() + _PARTING)
-                self._connection.send(EndSession(self._shard, self._session), deadline=time.monotonic() + _ANSWER)
-        if self._connection is not None:
-            self._connection.close()
-        self._session, self._connection = 0, None
+        with self._sending:
+            with contextlib.suppress(WireError, NotAuthentic):
+                if self._connection is not None and not self._connection.closed and self._session:
+                    if self._posted is not None:
+                        self._connection.receive_head(ToClient, time.monotonic() + _PARTING)
+                    self._connection.send(EndSession(self._shard, self._session), deadline=time.monotonic() + _ANSWER)
+            if self._connection is not None:
+                self._connection.close()
+            self._session, self._connection = 0, None
 
 
 def _fits(answer: object, message: FromClient) -> bool:
