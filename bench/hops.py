@@ -4,7 +4,7 @@
 
 A map of one task, on a driver that is up. Client and driver record the spans that every user gets (docs/operating.md,
 Traces). `a .. b` is the time between two hops, in which messages pass through Temporal. Prints medians in milliseconds.
-A floor is what a hop has to do, done alone in the same run: a document parsed, a small durable file, a message to a
+A floor is the least work of a hop, done alone in the same run: a document parsed, a small durable file, a message to a
 process and back, a workflow of Temporal with one local activity.
 """
 

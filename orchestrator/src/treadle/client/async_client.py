@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
-
-from treadle.orchestrator.telemetry.hops import passed
 
 from .connection import ClientConnection
 
@@ -208,11 +205,10 @@ class AsyncClient:
         from .preparation import check_places, prepare_document
         from .submission import run_id
 
-        began = time.time_ns()
         loaded = load_checked(Path(workflow) if isinstance(workflow, str | PathLike) else workflow)
-        run = run_id(id, loaded.spec.name)
-        passed(run, "read document", began)
-        prepared = prepare_document(self._connection.environment, loaded, inputs, run, executor)
+        prepared = prepare_document(
+            self._connection.environment, loaded, inputs, run_id(id, loaded.spec.name), executor
+        )
         if now:
             check_places(prepared)
         return prepared

@@ -5,6 +5,7 @@ from __future__ import annotations
 import runpy
 import sys
 import sysconfig
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,8 @@ class StartableDocument:
     """Folder of the file: relative URIs and imports of the project's modules start here."""
     captured: Mapping[str, bytes] = field(default_factory=dict)
     warnings: tuple[Any, ...] = ()
+    began: int = 0
+    """When it began to be read, in nanoseconds since the epoch."""
 
 
 def read_document(path: Path) -> tuple[Document, Mapping[str, bytes]]:
@@ -60,9 +63,10 @@ def load_checked(source: Path | Workflow) -> StartableDocument:
     The base of a Workflow is the folder of the running script. In a notebook, and in an installed program such as
     pytest, it is the current folder.
     """
+    began = time.time_ns()
     if isinstance(source, Path):
-        return _checked(*read_document(source), source.absolute().parent)
-    return _checked(from_spec(source.spec(), path=_script()), source.captured, _script().parent)
+        return _checked(*read_document(source), source.absolute().parent, began)
+    return _checked(from_spec(source.spec(), path=_script()), source.captured, _script().parent, began)
 
 
 def _script() -> Path:
@@ -76,7 +80,7 @@ def _script() -> Path:
     return Path("program").absolute() if installed else file
 
 
-def _checked(document: Document, captured: Mapping[str, bytes], base: Path) -> StartableDocument:
+def _checked(document: Document, captured: Mapping[str, bytes], base: Path, began: int) -> StartableDocument:
     from treadle.dsl.diagnostics.diagnostics import has_errors
 
     found = findings(document, base)
@@ -84,7 +88,7 @@ def _checked(document: Document, captured: Mapping[str, bytes], base: Path) -> S
         raise InvalidDocument(found, document.sources)
     if str(base) not in sys.path:
         sys.path.insert(0, str(base))
-    return StartableDocument(document, linked(document), base, captured, tuple(found))
+    return StartableDocument(document, linked(document), base, captured, tuple(found), began)
 
 
 def read_workflow(path: Path) -> Workflow:

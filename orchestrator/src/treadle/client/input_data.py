@@ -59,7 +59,7 @@ def _encoded(input: str, value: Any) -> tuple[str, list[Buffer]]:
         return "npy", _npy(value)
     raise UsageError(
         f"the input {input!r} is given a {type(value).__name__}",
-        "Give a list, an array of NumPy, a table of Arrow, pandas or Polars, or the path of files.",
+        "Give a list, an array of NumPy without objects, a table of Arrow, pandas or Polars, or the path of files.",
     )
 
 

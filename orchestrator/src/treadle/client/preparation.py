@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from treadle.dsl.validation.inputs import resolve_inputs
 from treadle.orchestrator.dispatcher.tasks.outputs import check
 from treadle.orchestrator.planner.placement import PlacementRefused
+from treadle.orchestrator.telemetry.hops import passed
 from treadle.primitives.errors import StoreError, UsageError
 
 from .input_data import stored
@@ -36,6 +37,7 @@ def prepare_document(
     Data of the process that is given for inputs of type `dataset` is written to the store. `executor` is that of stages
     which name none; `site` replaces the resources of the profile.
     """
+    passed(run, "read document", loaded.began)
     site = site or env.plan_site()
     spec = _on_executor(loaded.spec, executor, site)
     values = resolve_inputs(spec, stored(env.store, spec, inputs))

@@ -55,7 +55,7 @@ def code_of(references: Iterable[str], bundle: bytes) -> dict[str, Code]:
 
 @lru_cache(maxsize=1)
 def _parsed(bundle: bytes) -> ProjectFiles:
-    """The files of a bundle and what was parsed of them: a process often runs the same code again."""
+    """The files of a bundle with their parsed modules: a process often runs the same code again."""
     return ProjectFiles(bundle)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -44,13 +43,9 @@ def prepare_file(env: Environment, file: Path, given: Given, site: RunLocation |
     """
     from treadle.client.documents import load_checked
     from treadle.client.preparation import prepare_document
-    from treadle.orchestrator.telemetry.hops import passed
 
-    began = time.time_ns()
     loaded = load_checked(file)
-    run = given.run(loaded.spec.name)
-    passed(run, "read document", began)
-    return prepare_document(env, loaded, given.values(), run, given.executor, site)
+    return prepare_document(env, loaded, given.values(), given.run(loaded.spec.name), given.executor, site)
 
 
 def prepare_deployed(env: Environment, name: str, given: Given) -> Prepared:

@@ -109,7 +109,7 @@ def answering_driver(home: Home) -> str:
     Empty without a ready driver of the same code and distributions.
     """
     state = running_driver(home)
-    return state.address if state and state.ready and state.fingerprint == code_fingerprint() else ""
+    return state.address if state and state.ready and _has_our_code(state) else ""
 
 
 def ensure_driver(
@@ -131,7 +131,7 @@ def ensure_driver(
     """
     files = DriverFiles(home, register(home, environment))
     foreign = environment is not None and environment.digest != this_environment().digest
-    starting = _Starting(home, files, environment or this_environment(), None if foreign else code_fingerprint())
+    starting = _Starting(home, files, environment or this_environment(), foreign=foreign)
     state = starting.running()
     if not (state and state.ready and starting.is_current(state)):
         state = starting.once(profile, module, timeout)
@@ -172,6 +172,14 @@ def own_code() -> str:
         for line in _sources(folder):
             digest.update(line.encode(errors="surrogateescape"))
     return digest.hexdigest()
+
+
+def _has_our_code(state: DriverState) -> bool:
+    """Whether a driver has the fingerprint of this process. If not, the code is read again: the driver may be newer."""
+    if state.fingerprint == code_fingerprint():
+        return True
+    own_code.cache_clear()
+    return state.fingerprint == code_fingerprint()
 
 
 def _sources(folder: str) -> Iterator[str]:
@@ -224,18 +232,15 @@ def _born_state(files: DriverFiles) -> DriverState | None:
 class _Starting:
     """The start of the driver of one environment."""
 
-    def __init__(self, home: Home, files: DriverFiles, environment: PythonEnvironment, fingerprint: str | None) -> None:
-        """`fingerprint`: the required fingerprint of the driver. None: any."""
-        self._home, self._files, self._environment, self._fingerprint = home, files, environment, fingerprint
+    def __init__(self, home: Home, files: DriverFiles, environment: PythonEnvironment, *, foreign: bool) -> None:
+        """`foreign`: the environment is not that of this process, so the code of its driver is not compared."""
+        self._home, self._files, self._environment, self._foreign = home, files, environment, foreign
 
     def running(self) -> DriverState | None:
         return _state(self._files)
 
     def is_current(self, state: DriverState) -> bool:
-        if self._fingerprint not in (None, state.fingerprint):
-            own_code.cache_clear()  # the driver may be the newer one
-            self._fingerprint = code_fingerprint()
-        return self._fingerprint in (None, state.fingerprint)
+        return self._foreign or _has_our_code(state)
 
     def once(self, profile: Profile | None, module: str, timeout: float) -> DriverState:
         with locked(self._files.start, _LOCK_TIMEOUT):

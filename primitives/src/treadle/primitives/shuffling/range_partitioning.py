@@ -176,6 +176,6 @@ def _fixed_targets(column: Fixed, boundaries: Sequence[Key]) -> NDArray[np.integ
     ordered = [order(boundary) for boundary in boundaries]
     below = sum(entry[0] < rank for entry in ordered)
     within = [entry[1] for entry in ordered if entry[0] == rank]
-    if rank == Rank.STR or not within:
-        return _search(column.comparable(), below, np.array(within, dtype="U" if rank == Rank.STR else "S"))
-    return _search_bytes(column.comparable(), below, np.array(within, dtype="S"))
+    thresholds = np.array(within, dtype="U" if rank == Rank.STR else "S")
+    search = _search if rank == Rank.STR or not within else _search_bytes
+    return search(column.comparable(), below, thresholds)

@@ -9,7 +9,7 @@ from mmap import ACCESS_READ, mmap
 
 from .atomic_files import can_hold_descriptor, is_private, map_descriptor
 
-MOST = max(512 << 20, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 16)
+_MOST_BYTES = max(512 << 20, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 16)
 """Bytes that a process keeps mapped by default: on most machines as many as the pool of removed block files holds."""
 _MOST = 64
 _Key = tuple[int, int, int]
@@ -22,7 +22,7 @@ class KeptMappings:
     They count as memory of the process, although their pages exist once on the host.
     """
 
-    def __init__(self, kept_from: int, most: int = MOST, access: int = ACCESS_READ) -> None:
+    def __init__(self, kept_from: int, most: int = _MOST_BYTES, access: int = ACCESS_READ) -> None:
         """Mappings of files of `kept_from` bytes and more are kept, the last used ones of at most `most` bytes.
 
         `access`: as of `mmap`.
