@@ -23,8 +23,9 @@ from harness.pictures import axes, line, picture, text
 from harness.settings import BENCH, BENCH_DIR
 from sorters.treadle import workflow as terasort
 
-from treadle.dsl import Spec
+from treadle.dsl import Spec, Workflow, range_
 from workloads.checks import check
+from workloads.data import jobs
 from workloads.report import table
 from workloads.report import time as shown
 from workloads.rivals.treadle import Rival
@@ -32,6 +33,10 @@ from workloads.settings import DATA, FULL
 
 _PART = 64 << 20
 """Bytes of a partition of the sort."""
+_NEWEST = 50
+"""Runs that `treadle list` shows by default."""
+_AT_ONCE = 100
+"""Runs that fill the list side by side."""
 
 
 class Series(NamedTuple):
@@ -41,7 +46,9 @@ class Series(NamedTuple):
     sizes: tuple[int, ...]
     label: Callable[[int], str]
     run: Callable[[Rival, int, Path], None]
-    """One run with an empty folder. The answer is checked."""
+    """The timed part, with an empty folder. The answer is checked."""
+    before: Callable[[Rival, int], object] | None = None
+    after: Callable[[int, Path], object] | None = None
 
 
 def fan_out(rival: Rival, items: int, target: Path) -> None:
@@ -60,6 +67,10 @@ def sort(rival: Rival, size: int, target: Path) -> None:
     rival.submit(_in_parts(terasort("auto")), inputs)
 
 
+def make_records(rival: Rival, size: int) -> None:  # noqa: ARG001
+    tera.make(DATA, size)
+
+
 def verify_sort(size: int, target: Path) -> None:
     tera.check(target, tera.expected(tera.make(DATA, size)))
 
@@ -67,6 +78,36 @@ def verify_sort(size: int, target: Path) -> None:
 def pipeline(rival: Rival, stages: int, target: Path) -> None:  # noqa: ARG001
     done = rival.chain(stages)
     assert done == stages * rival.sizes.width, done
+
+
+def in_turn(rival: Rival, runs: int, target: Path) -> None:  # noqa: ARG001
+    for _ in range(runs):
+        rival.submit(_small())
+
+
+def at_once(rival: Rival, runs: int, target: Path) -> None:  # noqa: ARG001
+    rival.submit_all([_small()] * runs)
+
+
+def fill_list(rival: Rival, runs: int) -> None:
+    """Small runs, until the list has `runs` of them."""
+    for listed in range(_listed(rival, runs), runs, _AT_ONCE):
+        rival.submit_all([_small()] * min(_AT_ONCE, runs - listed))
+
+
+def newest(rival: Rival, runs: int, target: Path) -> None:  # noqa: ARG001
+    assert _listed(rival, _NEWEST) == min(_NEWEST, runs)
+
+
+def _listed(rival: Rival, limit: int) -> int:
+    return rival.command("list", "--limit", str(limit)).count("small-")
+
+
+def _small() -> Spec:
+    """A run of one task."""
+    wf = Workflow("small")
+    wf.map("one", range_(1), uses=jobs.same)
+    return wf.spec()
 
 
 def _in_parts(spec: Spec) -> Spec:
@@ -94,8 +135,19 @@ def _bytes(value: int) -> str:
 SERIES = (
     Series("W1 fan-out, 256 partitions", "item", (1000, 10_000, 100_000, 1_000_000), _number, fan_out),
     Series("W1 fan-out, items one by one", "item", (1000, 10_000, 100_000), _number, one_by_one),
-    Series("W3 sort, partitions of 64 MiB", "MiB", (64 << 20, 256 << 20, 1 << 30, 4 << 30), _bytes, sort),
-    Series("W8 pipeline of 4 tasks a stage", "stage", (1, 5, 20, 50, 100, 200), _number, pipeline),
+    Series(
+        "W3 sort, partitions of 64 MiB",
+        "MiB",
+        (64 << 20, 256 << 20, 1 << 30, 4 << 30),
+        _bytes,
+        sort,
+        make_records,
+        verify_sort,
+    ),
+    Series("W8 pipeline of 4 tasks a stage", "stage", (1, 10, 50, 200, 500, 1000), _number, pipeline),
+    Series("Runs of one task, one after the other", "run", (1, 10, 100, 1000), _number, in_turn),
+    Series("Runs of one task, all at once", "run", (1, 10, 50, 200), _number, at_once),
+    Series("`treadle list`, the newest 50 of all runs", "run", (10, 100, 1000, 10_000), _number, newest, fill_list),
 )
 
 
@@ -129,14 +181,14 @@ def _point(rival: Rival, series: Series, size: int, rounds: int, folder: Path) -
 
 def _once(rival: Rival, series: Series, size: int, folder: Path) -> float:
     target = Path(tempfile.mkdtemp(prefix="round-", dir=folder))
-    if series.run is sort:
-        tera.make(DATA, size)
+    if series.before:
+        series.before(rival, size)
     try:
         began = time.perf_counter()
         series.run(rival, size, target)
         seconds = time.perf_counter() - began
-        if series.run is sort:
-            verify_sort(size, target)
+        if series.after:
+            series.after(size, target)
         return seconds
     finally:
         rival.after()

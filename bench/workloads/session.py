@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import sys
 import time
@@ -20,7 +21,7 @@ from treadle.client.client import Runs
 from treadle.client.environment import ClientEnvironment as Environment
 from treadle.client.environment import silence_core
 from treadle.client.garbage_collection import remove
-from treadle.client.submission import new_run_id, prepare
+from treadle.client.submission import Prepared, new_run_id, prepare
 from treadle.dsl import Spec, Workflow
 from treadle.dsl.validation.inputs import resolve_inputs
 from treadle.orchestrator import embedded
@@ -50,16 +51,29 @@ class Session:
     def run(self, workflow: Workflow | Spec, inputs: Mapping[str, Any] | None = None) -> str:
         """Check, plan, bundle, submit, wait. Returns the run's id. Raises RuntimeError when it does not succeed."""
         began = time.perf_counter()
-        spec = workflow if isinstance(workflow, Spec) else workflow.spec()
-        run = new_run_id(spec.name)
-        given = resolve_inputs(spec, inputs or {})
-        prepared = prepare(spec, given, run=run, base=self._folder, roots=self._roots, captured={}, site=self._site)
+        prepared = self._prepared(workflow if isinstance(workflow, Spec) else workflow.spec(), inputs or {})
         ready = time.perf_counter()
         self._runner.run(self._done(prepared))
         self.seconds = {"prepared": ready - began, "done": time.perf_counter() - ready}
-        return run
+        return prepared.submission.run
 
-    async def _done(self, prepared: Any) -> None:
+    def run_all(self, specs: Sequence[Spec]) -> None:
+        """Check, plan, bundle, submit all, and wait for all."""
+
+        async def done() -> None:
+            await asyncio.gather(*(self._done(self._prepared(spec, {})) for spec in specs))
+
+        self._runner.run(done())
+
+    def _prepared(self, spec: Spec, inputs: Mapping[str, Any]) -> Prepared:
+        run, given = new_run_id(spec.name), resolve_inputs(spec, inputs)
+        return prepare(spec, given, run=run, base=self._folder, roots=self._roots, captured={}, site=self._site)
+
+    def variables(self) -> dict[str, str]:
+        """The variables of a command on this environment."""
+        return {**os.environ, "TREADLE_HOME": str(self._environment.home.path)}
+
+    async def _done(self, prepared: Prepared) -> None:
         await self._runs.submit(prepared)
         end = await self._runs.end(prepared.submission.run)
         if end.state != "succeeded":

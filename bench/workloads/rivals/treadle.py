@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from harness.settings import SHARED_MEMORY
 from sorters.treadle import EXAMPLE as TERASORT
 from sorters.treadle import workflow as terasort
 
-from treadle.dsl import Workflow, csv, npy, range_, text
+from treadle.dsl import Spec, Workflow, csv, npy, range_, text
 from workloads import data
 from workloads.data import jobs
 from workloads.rivals.base import Base
@@ -51,6 +53,17 @@ class Rival(Base):
         """A run from submission to its end, like `Session.run`. `after` removes it."""
         self._runs.append(self._session.run(*arguments))
         return self._runs[-1]
+
+    def submit_all(self, specs: Sequence[Spec]) -> None:
+        """Runs side by side, until all have ended. They are kept."""
+        self._session.run_all(specs)
+
+    def command(self, *words: str) -> str:
+        """What a command of treadle prints."""
+        treadle = str(Path(sys.executable).with_name("treadle"))
+        return subprocess.run(
+            [treadle, *words], env=self._session.variables(), capture_output=True, check=True, text=True
+        ).stdout
 
     def _answer(self, workflow: Workflow, stage: str) -> list[Any]:
         return self._session.records(self.submit(workflow), stage)
