@@ -32,6 +32,30 @@ def test_functions_of_the_program_share_the_globals_of_their_process(tmp_path: P
     assert output(tmp_path, program) == ["[110, 120, 110] None", "[1011]"]
 
 
+def test_functions_of_the_program_that_call_each_other_find_each_other(tmp_path: Path) -> None:
+    program = """
+        import multiprocessing
+
+        def even(number, found):
+            found.put(number)
+            if number:
+                start(odd, number - 1, found)
+
+        def odd(number, found):
+            start(even, number - 1, found)
+
+        def start(target, number, found):
+            process = multiprocessing.Process(target=target, args=(number, found))
+            process.start()
+            process.join()
+
+        found = multiprocessing.SimpleQueue()
+        start(even, 4, found)
+        print([found.get() for _ in range(3)])
+    """
+    assert output(tmp_path, program) == ["[4, 2, 0]"]
+
+
 def test_definitions_of_the_program_are_the_same_on_the_way_back(tmp_path: Path) -> None:
     program = """
         from multiprocessing import Manager, Pipe, Pool, Process

@@ -158,19 +158,19 @@ def test_task_of_a_dead_worker_runs_again_before_others_and_then_fails() -> None
     it.call(1, "add", (7, 0), b"task")
     it.call(1, "add", (7, 1), b"other")
     for worker in (one, two):
-        assert it.call(worker, "take") == b"task"
+        assert it.call(worker, "take", f"worker {worker}") == b"task"
         it.end(worker)
-    assert it.call(1, "collect") == [((7, 0), None)]
-    assert it.call(1, "take") == b"other"
+    assert it.call(1, "collect") == [((7, 0), None, f"worker {two}")]
+    assert it.call(1, "take", "") == b"other"
 
 
 def test_result_of_a_worker_that_dies_later_is_kept() -> None:
     it = Local(PoolTasks, 0, 1)
     worker = it.session()
     it.call(1, "add", (7, 0), b"task")
-    it.call(worker, "take")
+    it.call(worker, "take", "worker")
     it.call(worker, "finish", (7, 0), b"result")
     it.end(worker)
-    assert it.call(1, "collect") == [((7, 0), b"result")]
+    assert it.call(1, "collect") == [((7, 0), b"result", "")]
     assert it.call(1, "add", (7, 1), b"task") is None
     assert it.call(1, "add", (7, 2), b"task") is WAITS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 from libraries.programs import output, run
+from libraries.test_thesis_programs import NAMES, PLAIN, RUNS, command, expected
 from orchestrator.client.test_sessions_on_functions import Functions, emulated_lambda, emulated_openwhisk
 
 from treadle.orchestrator import embedded
@@ -183,19 +185,14 @@ def test_pipes_end_and_values_are_shared(workers: Workers, tmp_path: Path) -> No
     ]
 
 
-@pytest.mark.parametrize("made", ["heap.BufferWrapper(8)", "Value(Point)"])
-def test_memory_of_this_machine_is_refused(workers: Workers, tmp_path: Path, made: str) -> None:
+def test_memory_of_this_machine_is_refused(workers: Workers, tmp_path: Path) -> None:
     if workers.executor != "local":
         pytest.skip("the program's side is the same for all executors")
-    program = f"""
-        import ctypes, multiprocessing
+    program = """
+        import multiprocessing
         from multiprocessing import heap
 
-        class Point(ctypes.Structure):
-            _fields_ = [("x", ctypes.c_double)]
-
-        Value = multiprocessing.Value
-        multiprocessing.Process(target=print, args=({made},)).start()
+        multiprocessing.Process(target=print, args=(heap.BufferWrapper(8),)).start()
     """
     done = run(tmp_path, program, environ=workers.environ, executor=workers.executor)
     assert done.returncode == 1
@@ -222,3 +219,75 @@ def test_killed_worker_is_an_exit_code(tmp_path: Path, tmp_path_factory: pytest.
         assert output(tmp_path, program, {**os.environ, "TREADLE_HOME": str(home)}, "local")[-1:] == ["-9"]
     finally:
         embedded.down(Home(home))
+
+
+def test_views_and_parts_of_memory_are_shared(workers: Workers, tmp_path: Path) -> None:
+    program = """
+        import ctypes, multiprocessing
+        import numpy as np
+
+        class Point(ctypes.Structure):
+            _fields_ = [("x", ctypes.c_double), ("hits", ctypes.c_int)]
+
+        def work(number, point, cells, large, barrier):
+            view = np.frombuffer(large, np.int32).reshape(2, -1)
+            for _ in range(5):
+                with point.get_lock():
+                    point.x += 0.5
+                    point.hits += 1
+                cells[number] += 1
+                view[number] += number + 1
+                barrier.wait()
+                assert view[0, 0] == cells[0] and view[1, -1] == 2 * cells[1], (view, cells[:])
+                barrier.wait()
+
+        if __name__ == "__main__":
+            point, cells = multiprocessing.Value(Point, 1.0, 0), multiprocessing.RawArray("B", 2)
+            large = multiprocessing.RawArray("i", 5_000_000)
+            barrier = multiprocessing.Barrier(2)
+            processes = [
+                multiprocessing.Process(target=work, args=(number, point, cells, large, barrier)) for number in range(2)
+            ]
+            for process in processes:
+                process.start()
+            for process in processes:
+                process.join()
+            print([process.exitcode for process in processes], point.x, point.hits, cells[:])
+            print(np.frombuffer(large, np.int32)[[0, 2_499_999, 2_500_000, -1]].tolist(), sum(large[::100_000]))
+    """
+    assert workers.output(tmp_path, program) == ["[0, 0] 6.0 10 [5, 5]", "[5, 5, 10, 10] 375"]
+
+
+def test_process_that_only_looks_sees_a_change(workers: Workers, tmp_path: Path) -> None:
+    program = """
+        import multiprocessing, time
+
+        def work(asked, answered):
+            while not asked.value:
+                time.sleep(0.01)
+            answered.value = 2
+            time.sleep(3600)
+
+        if __name__ == "__main__":
+            asked, answered = multiprocessing.RawValue("i"), multiprocessing.RawValue("i")
+            process = multiprocessing.Process(target=work, args=(asked, answered))
+            process.start()
+            asked.value = 1
+            while not answered.value:
+                time.sleep(0.01)
+            process.kill()
+            process.join()
+            print(process.exitcode, answered.value)
+    """
+    assert workers.output(tmp_path, program) == ["-9 2"]
+
+
+@pytest.mark.parametrize("run", RUNS, ids=NAMES)
+def test_program_prints_what_it_prints_on_the_standard_library(workers: Workers, run: tuple[str, ...]) -> None:
+    if workers.executor == "openwhisk" and run[0] == "grid_search.py":
+        pytest.skip("the package of the functions has no scikit-learn")
+    ours = command(run, "-m", "treadle.multiprocessing", "--executor", workers.executor)
+    environ = {**PLAIN, **workers.environ}
+    done = subprocess.run(ours, capture_output=True, text=True, check=False, env=environ, timeout=300)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert done.stdout == expected(run)

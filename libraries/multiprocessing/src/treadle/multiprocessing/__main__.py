@@ -4,11 +4,13 @@ treadle's."""
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import types
 from pathlib import Path
 
 from . import install, set_executor
+from .processes import killed
 
 
 def main(arguments: list[str]) -> int | str:
@@ -30,7 +32,12 @@ def main(arguments: list[str]) -> int | str:
     module = types.ModuleType("__main__")
     module.__file__ = program
     sys.modules["__main__"] = module
-    exec(compile(source, program, "exec"), vars(module))
+    try:
+        exec(compile(source, program, "exec"), vars(module))
+    except Exception as error:
+        for process in killed():
+            error.add_note(f"{process.name} was ended by {signal.Signals(-process.exitcode).name}")
+        raise
     return 0
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import copyreg
+import ctypes
 import hashlib
 import io
 import pickle
@@ -63,7 +64,23 @@ class ProcessPickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
             if isinstance(found, types.FunctionType):
                 _, (code, _, _, _, closure), state, *_ = super().reducer_override(found)
                 return _made_in_main, (code, closure), state, None, None, _set_state
+            if issubclass(found, ctypes.Structure | ctypes.Union):
+                return _structure, (found.__name__, found.__bases__, _written(found))
         return super().reducer_override(found)
+
+
+_incomplete: set[types.FunctionType] = set()
+"""Functions that arrive, and have no globals yet."""
+
+
+def _written(found: type) -> dict[str, Any]:
+    """What the class says of itself: not the fields that ctypes made of it, which cannot be pickled."""
+    made = {"__dict__", "__weakref__", *(name for name, *_ in getattr(found, "_fields_", ()))}
+    return {name: value for name, value in vars(found).items() if name not in made}
+
+
+def _structure(name: str, bases: tuple[type, ...], written: dict[str, Any]) -> type:
+    return types.new_class(name, bases, exec_body=lambda namespace: namespace.update(written))
 
 
 def _is_at_top(found: Any) -> bool:
@@ -75,13 +92,16 @@ def _made_in_main(code: types.CodeType, closure: Any) -> types.FunctionType:
     present = namespace.get(code.co_name)
     if closure is None and isinstance(present, types.FunctionType) and present.__code__ == code:
         return present
-    return types.FunctionType(code, namespace, None, None, closure)
+    made = types.FunctionType(code, namespace, None, None, closure)
+    _incomplete.add(made)
+    return made
 
 
 def _set_state(function: types.FunctionType, state: Any) -> None:
-    namespace = function.__globals__
-    if namespace.get(function.__code__.co_name) is function:
+    if function not in _incomplete:
         return
+    _incomplete.remove(function)
+    namespace = function.__globals__
     names = state[1]["__globals__"]
     state[1]["__globals__"] = {name: value for name, value in names.items() if name not in namespace}
     _function_setstate(function, state)

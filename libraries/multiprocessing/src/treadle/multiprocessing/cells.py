@@ -1,112 +1,95 @@
-"""Values and arrays of several machines: their elements are at the keeper, and each access is a call."""
+"""Values and arrays of several machines: memory of this process, which is kept equal to that of other processes."""
 
 from __future__ import annotations
 
 import ctypes
+import functools
+import secrets
+import weakref
 from multiprocessing import sharedctypes
 from typing import Any
 
-from treadle.primitives.errors import UsageError
-from treadle.primitives.objects import List
+from treadle.primitives.objects import Handle
 
-from .places import new
+from .consistency import Area, follow, leave
+from .places import named
+from .state import Memory
 from .synchronize import RLock
 
-
-class RawArray:
-    """As an array of ctypes, but at the keeper."""
-
-    def __init__(self, kind: Any, size_or_initializer: Any) -> None:
-        self._kind = sharedctypes.typecode_to_type.get(kind, kind)  # type: ignore[attr-defined]
-        if not issubclass(self._kind, ctypes._SimpleCData):
-            text = f"{self._kind.__name__} has parts, and the elements of this array are not in memory"
-            raise UsageError(text, "Use an array for each part, or a shared object with a class of yours.")
-        sized = isinstance(size_or_initializer, int)
-        elements = list((self._kind * size_or_initializer)()) if sized else self._checked(list(size_or_initializer))
-        self._size, self._cells = len(elements), new(List, elements)
-
-    @property
-    def is_text(self) -> bool:
-        """Whether the elements are characters."""
-        return self._kind is ctypes.c_char
-
-    def _checked(self, given: Any) -> list[Any]:
-        return list((self._kind * len(given))(*given))
-
-    def __len__(self) -> int:
-        return self._size
-
-    def __getitem__(self, place: Any) -> Any:
-        found = self._cells.get(place)
-        return b"".join(found) if self.is_text and isinstance(place, slice) else found
-
-    def __setitem__(self, place: Any, value: Any) -> None:
-        if not isinstance(place, slice):
-            self._cells.set(place, self._kind(value).value)
-        elif len(range(self._size)[place]) == len(value):
-            self._cells.set(place, self._checked(value))
-        else:
-            raise ValueError("Can only assign sequence of same size")
-
-    @property
-    def raw(self) -> bytes:
-        """All bytes of a string."""
-        return bytes(self[:])
-
-    @raw.setter
-    def raw(self, value: bytes) -> None:
-        self[: len(value)] = [value[at : at + 1] for at in range(len(value))]
-
-    @property
-    def value(self) -> Any:
-        """The only element; of a string the bytes before the first zero."""
-        return self.raw.partition(b"\0")[0] if self._size != 1 else self[0]
-
-    @value.setter
-    def value(self, value: Any) -> None:
-        if self._size == 1:
-            self[0] = value
-        else:
-            self.raw = value + b"\0" * (len(value) < self._size)
+_SMALL, _PART = 1 << 20, 16 << 20
+"""Bytes up to which memory is with that of others at the keeper, and of the parts of larger memory."""
+_Parts = list[tuple[str, Handle[Memory], int]]
+"""Objects at the keeper with their names, and numbers of areas in them."""
 
 
-class _Travels:
-    """Pickles a wrapper of the standard library, which expects memory."""
-
-    def __reduce__(self: Any) -> Any:
-        return type(self), (self._obj, self._lock)
+_here: weakref.WeakValueDictionary[tuple[str, int], Any] = weakref.WeakValueDictionary()
+"""What this process has, by its first part."""
 
 
-class SharedValue(_Travels, sharedctypes.Synchronized):  # type: ignore[type-arg]
-    """A value with a lock."""
+@functools.cache
+def _shared(kind: Any, size: int | None) -> Any:
+    """The class of ctypes, with another pickle."""
+    of = kind if size is None else kind * size
+    return type(of.__name__, (of,), {"__reduce__": lambda found: (_arrived, (kind, size, found.treadle_parts))})
 
 
-class SharedArray(_Travels, sharedctypes.SynchronizedArray):  # type: ignore[type-arg]
-    """An array with a lock."""
+def _arrived(kind: Any, size: int | None, parts: _Parts) -> Any:
+    import numpy as np
+
+    first = parts[0][0], parts[0][2]
+    if (known := _here.get(first)) is not None:
+        return known
+    cls = _shared(kind, size)
+    memory = np.zeros(ctypes.sizeof(cls), np.uint8)
+    found = _here[first] = cls.from_buffer(memory)
+    found.treadle_parts = parts
+    for index, (name, at, number) in enumerate(parts):
+        follow(name, at, number, Area(memory[index * _PART : (index + 1) * _PART]))
+        weakref.finalize(found, leave, name, number)
+    return found
 
 
-class SharedString(_Travels, sharedctypes.SynchronizedString):
-    """An array of characters with a lock."""
+def _new(kind: Any, size: int | None) -> Any:
+    kind = sharedctypes.typecode_to_type.get(kind, kind)  # type: ignore[attr-defined]
+    count = ctypes.sizeof(kind) * (1 if size is None else size)
+    return _arrived(
+        kind, size, [_part(min(_PART, rest), alone=count > _SMALL) for rest in range(max(count, 1), 0, -_PART)]
+    )
 
 
-def RawValue(kind: Any, *initial: Any) -> RawArray:
-    return RawArray(kind, list(initial) or 1)
+def _part(size: int, *, alone: bool) -> tuple[str, Handle[Memory], int]:
+    name = f"memory-{secrets.token_hex(8)}" if alone else "memory"
+    memory = named(name, Memory)
+    return name, memory, int(memory.add(size))
+
+
+def RawValue(kind: Any, *initial: Any) -> Any:
+    found = _new(kind, None)
+    found.__init__(*initial)
+    return found
+
+
+def RawArray(kind: Any, size_or_initializer: Any) -> Any:
+    if isinstance(size_or_initializer, int):
+        return _new(kind, size_or_initializer)
+    found = _new(kind, len(size_or_initializer))
+    found.__init__(*size_or_initializer)
+    return found
 
 
 def Value(kind: Any, *initial: Any, lock: Any = True) -> Any:
-    return _locked(SharedValue, RawValue(kind, *initial), lock)
+    return _locked(RawValue(kind, *initial), lock)
 
 
 def Array(kind: Any, size_or_initializer: Any, *, lock: Any = True) -> Any:
-    found = RawArray(kind, size_or_initializer)
-    return _locked(SharedString if found.is_text else SharedArray, found, lock)
+    return _locked(RawArray(kind, size_or_initializer), lock)
 
 
-def _locked(cls: Any, found: RawArray, lock: Any) -> Any:
+def _locked(found: Any, lock: Any) -> Any:
     if lock is False:
         return found
     if lock in (True, None):
         lock = RLock()
     if not hasattr(lock, "acquire"):
         raise AttributeError(f"{lock!r} has no method 'acquire'")
-    return cls(found, lock)
+    return sharedctypes.synchronized(found, lock)

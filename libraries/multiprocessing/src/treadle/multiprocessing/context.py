@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from multiprocessing import context, forkserver
+from multiprocessing import context, forkserver, sharedctypes
 from typing import Any
 
 from . import cells, connections, pool, processes, queues, synchronize
@@ -12,11 +12,19 @@ from .places import spans_machines
 METHODS = ["spawn", "fork", "forkserver"]
 
 
-def _memory(name: str) -> Any:
-    """A function of the context: memory of this machine, or elements at the keeper."""
+_standard = {name: getattr(sharedctypes, name) for name in ("RawValue", "RawArray", "Value", "Array")}
+"""`install` replaces the names."""
 
-    def make(self: Any, *arguments: Any, **settings: Any) -> Any:
-        return getattr(cells if spans_machines() else super(TreadleContext, self), name)(*arguments, **settings)
+
+def _memory(name: str) -> Any:
+    """A function of the context: memory of this machine, or of several."""
+
+    def make(self: Any, *arguments: Any, ctx: Any = None, **settings: Any) -> Any:
+        if spans_machines():
+            return getattr(cells, name)(*arguments, **settings)
+        if not name.startswith("Raw"):
+            settings["ctx"] = ctx or self
+        return _standard[name](*arguments, **settings)
 
     return make
 
@@ -40,7 +48,7 @@ class TreadleContext(context.BaseContext):
     def __init__(self, method: str) -> None:
         self._name = method
 
-    RawValue, RawArray, Value, Array = map(_memory, ("RawValue", "RawArray", "Value", "Array"))
+    RawValue, RawArray, Value, Array = map(_memory, _standard)
 
     def Manager(self) -> Any:
         """Return a manager. Its server runs, in a process of this context."""

@@ -11,6 +11,7 @@ import multiprocessing.context
 import multiprocessing.managers
 import multiprocessing.pool
 import multiprocessing.queues
+import multiprocessing.sharedctypes
 import multiprocessing.synchronize
 import sys
 import types
@@ -21,9 +22,10 @@ _CLASSES = {
     "managers": ("connections", "SyncManager"),
     "pool": ("pool", "Pool"),
     "queues": ("queues", "JoinableQueue Queue SimpleQueue"),
+    "sharedctypes": ("", "Array RawArray RawValue Value"),
     "synchronize": ("synchronize", "Barrier BoundedSemaphore Condition Event Lock RLock Semaphore"),
 }
-"""Of submodules of `multiprocessing`: our module and the classes that it has in their place."""
+"""Of submodules of `multiprocessing`: our module, or this package, and the names that it has in their place."""
 
 
 def install() -> None:
@@ -38,7 +40,7 @@ def install() -> None:
     serializers = multiprocessing.managers.listener_client  # type: ignore[attr-defined]
     serializers["pickle"] = serializers["treadle"]
     for name, (module, classes) in _CLASSES.items():
-        _replace(name, importlib.import_module(f"{__package__}.{module}"), classes.split())
+        _replace(name, importlib.import_module(f"{__package__}.{module}".rstrip(".")), classes.split())
     context: Any = multiprocessing.context._default_context
     context._actual_context = package.get_context()
 

@@ -18,6 +18,7 @@ from treadle.primitives.objects.client_session import RUN, Access
 from treadle.primitives.objects.handle import create
 from treadle.primitives.objects.large_values import Packed
 
+from .consistency import publish, refresh
 from .state import Presence
 
 if TYPE_CHECKING:
@@ -119,10 +120,12 @@ def _begin_presence() -> int:
 
 
 def packed(data: bytes) -> Packed:
+    publish()
     return large_values.packed(place(), data)
 
 
 def unpacked(item: Packed, *, keep: bool = False) -> bytes:
+    refresh()
     return large_values.unpacked(place(), item, keep=keep)
 
 

@@ -13,7 +13,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
-from multiprocessing.process import BaseProcess
+from multiprocessing.process import BaseProcess, current_process
 from typing import Any
 
 from treadle.primitives.errors import TreadleError
@@ -42,7 +42,7 @@ class WorkerSide:
     def get(self) -> Any:
         """Wait for a task; None: end."""
         try:
-            body = self._tasks.take()
+            body = self._tasks.take(current_process().name)
         except (ObjectLost, ObjectMissing):  # the pool is terminated
             return None
         self._body = body or b""
@@ -61,7 +61,7 @@ class PoolSide(WorkerSide):
     def __init__(self, tasks: Handle[PoolTasks], pool: Pool) -> None:
         super().__init__(tasks)
         self._pool = weakref.ref(pool)
-        self._collected: deque[tuple[Any, Packed | None]] = deque()
+        self._collected: deque[tuple[Any, Packed | None, str]] = deque()
 
     def __reduce__(self) -> Any:
         return WorkerSide, (self._tasks,)
@@ -88,9 +88,9 @@ class PoolSide(WorkerSide):
                 if (pool := self._pool()) is not None:
                     pool._fail(error)
                 raise EOFError from error
-        key, body = self._collected.popleft()
-        if key is not None and body is None:
-            text = "the worker process ended while it ran the task, which may have taken effect"
+        key, body, worker = self._collected.popleft()
+        if worker:
+            text = f"the worker process {worker} ended while it ran the task, which may have taken effect"
             lost = WorkerLost(text, "Use Pool(treadle_retries=1) for tasks that may run again.")
             return (*key, (False, lost))
         try:
@@ -119,6 +119,9 @@ class Pool(multiprocessing.pool.Pool):
     """A pool of processes. `treadle_retries`: how often a task runs again when its worker died."""
 
     _inqueue: PoolSide
+
+    def __init_subclass__(cls) -> None:
+        cls._setup_queues = Pool._setup_queues  # type: ignore[method-assign]  # joblib's pool has queues of its own
 
     def __init__(
         self,

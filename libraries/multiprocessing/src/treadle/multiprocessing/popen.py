@@ -25,6 +25,7 @@ from typing import Any
 
 from treadle.primitives import run_keys
 
+from . import consistency
 from .by_value import dumps, loads, refresh
 from .installation import install, is_installed
 from .places import inherited
@@ -49,8 +50,17 @@ class Popen(popen_forkserver.Popen):
         found._start(settings, arrival)
         return found
 
+    def poll(self, flag: int = os.WNOHANG) -> int | None:
+        """Return the exit code; None while the process runs."""
+        ended = self.returncode is not None
+        status: int | None = super().poll(flag)
+        if status is not None and not ended:
+            consistency.refresh()
+        return status
+
     def _launch(self, process_obj: Any) -> None:
         refresh()
+        consistency.publish()
         process_obj._config.update(inherited())
         settings = spawn.get_preparation_data(process_obj._name)
         for name in ("init_main_from_name", "init_main_from_path"):

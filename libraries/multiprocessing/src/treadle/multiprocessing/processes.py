@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from multiprocessing import process
+from multiprocessing import connection, process
+from typing import Any
 
 from .places import workers
 from .popen import Popen
 from .remote import RemotePopen
+
+_REPORT_SECONDS = 0.2
 
 
 class Process(process.BaseProcess):
@@ -22,3 +25,10 @@ class Process(process.BaseProcess):
     @staticmethod
     def _after_fork() -> None:
         """The process shares nothing with its parent: nothing has to be repaired."""
+
+
+def killed() -> list[Any]:
+    """Return the child processes that a signal ended, of those that nobody has joined."""
+    found: list[Any] = list(process._children)  # type: ignore[attr-defined]
+    connection.wait([one.sentinel for one in found], _REPORT_SECONDS)  # the fork server may still have to report it
+    return [one for one in found if (one.exitcode or 0) < 0]

@@ -18,6 +18,7 @@ from treadle.primitives.errors import TreadleError
 from treadle.primitives.objects import Handle
 
 from .by_value import dumps, loads
+from .consistency import publish, refresh
 from .places import new, packed, presence, unpacked
 from .state import QueueItems
 from .synchronize import waited
@@ -212,7 +213,9 @@ class JoinableQueue(Queue, multiprocessing.queues.JoinableQueue):  # type: ignor
     _joinable = True
 
     def task_done(self) -> None:
+        publish()
         self._channel.done(presence())
 
     def join(self) -> None:
         self._channel.join()
+        refresh()

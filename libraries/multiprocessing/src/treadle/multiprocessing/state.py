@@ -16,6 +16,8 @@ from treadle.primitives.objects.large_values import Packed
 
 from .errors import HolderLost, ReleasedTooOften
 
+PAGE_BYTES, PAGES_OF_CALL = 64 << 10, 64
+"""Of the memory of values and arrays."""
 CHANNEL_BYTES = 4 << 20
 """Bytes of the items of a queue, or of the tasks of a pool, above which a sender waits."""
 
@@ -78,6 +80,55 @@ class Permits:
     def _session_ended(self, session: int) -> None:
         self.lost += self.holders.count(session)
         self.holders = [holder for holder in self.holders if holder != session]
+
+
+@shared
+class Memory:
+    """Areas of bytes. Each page has the version of its last change, so that a process fetches only what is new."""
+
+    def __init__(self) -> None:
+        self.areas: list[Any] = []
+        self.versions: dict[tuple[int, int], int] = {}
+        """Of each page, by area and number; the last change is last."""
+        self.version = 0
+
+    def add(self, size: int) -> int:
+        """Make an area of zeros; returns its number."""
+        import numpy as np
+
+        self.areas.append(np.zeros(size, np.uint8))
+        return len(self.areas) - 1
+
+    def push(self, changes: list[tuple[int, int, bytes, bytes]]) -> tuple[int, int]:
+        """Change pages: area, number, a bit for each byte, and the changed bytes. Returns both versions."""
+        import numpy as np
+
+        before = self.version
+        for number, page, bits, data in changes:
+            found = self.areas[number][page * PAGE_BYTES : (page + 1) * PAGE_BYTES]
+            found[np.unpackbits(np.frombuffer(bits, np.uint8), count=len(found)).view(bool)] = np.frombuffer(
+                data, np.uint8
+            )
+            self.versions.pop((number, page), None)
+            self.version += 1
+            self.versions[number, page] = self.version
+        return before, self.version
+
+    @read
+    def pull(self, version: int, areas: list[int]) -> tuple[int, list[tuple[int, int, bytes]]]:
+        """Return a newer version, and the pages of these areas that changed until then: area, number, bytes."""
+        wanted, found = set(areas), []
+        for (number, page), changed in reversed(self.versions.items()):
+            if changed <= version:
+                break
+            if number in wanted:
+                found.append((changed, number, page))
+        found = found[: -PAGES_OF_CALL - 1 : -1]
+        pages = [
+            (one, page, self.areas[one][page * PAGE_BYTES : (page + 1) * PAGE_BYTES].tobytes())
+            for _, one, page in found
+        ]
+        return found[-1][0] if len(found) == PAGES_OF_CALL else self.version, pages
 
 
 @shared
@@ -282,9 +333,9 @@ class PoolTasks:
         self.retries, self.most = retries, most
         self.tasks: deque[Task | None] = deque()
         """None lets one worker end."""
-        self.results: deque[tuple[Any, Packed | None]] = deque()
-        """Job and index, and the pickle of the result; None: the worker has ended."""
-        self.running: dict[int, Task] = {}
+        self.results: deque[tuple[Any, Packed | None, str]] = deque()
+        """Job and index, and the pickle of the result; None: the worker of this name has ended."""
+        self.running: dict[int, tuple[Task, str]] = {}
         self.bytes = self.result_bytes = 0
         self.closed = False
 
@@ -296,13 +347,13 @@ class PoolTasks:
             self.bytes += size_of(body)
 
     @removes
-    @when(lambda self: self.tasks)
-    def take(self) -> Packed | None:
+    @when(lambda self, _: self.tasks)
+    def take(self, worker: str) -> Packed | None:
         """Wait for a task, and take it."""
         task = self.tasks.popleft()
         if task is None:
             return None
-        self.running[current().session] = task
+        self.running[current().session] = task, worker
         self.bytes -= size_of(task[1])
         return task[1]
 
@@ -310,14 +361,14 @@ class PoolTasks:
     def finish(self, key: Any, body: Packed | None) -> None:
         self.result_bytes += size_of(body)
         self.running.pop(current().session, None)
-        self.results.append((key, body))
+        self.results.append((key, body, ""))
 
     @removes
     @when(lambda self: self.results)
-    def collect(self) -> list[tuple[Any, Packed | None]]:
+    def collect(self) -> list[tuple[Any, Packed | None, str]]:
         """Wait for results, and take up to 100 of them."""
         found = [self.results.popleft() for _ in range(min(100, len(self.results)))]
-        self.result_bytes -= sum(size_of(body) for _, body in found)
+        self.result_bytes -= sum(size_of(body) for _, body, _ in found)
         return found
 
     @removes
@@ -327,9 +378,11 @@ class PoolTasks:
         self.tasks.clear()
 
     def _session_ended(self, session: int) -> None:
-        key, body, runs = self.running.pop(session, (None, b"", 0))
-        if key is not None and runs < self.retries:
+        if session not in self.running:
+            return
+        (key, body, runs), worker = self.running.pop(session)
+        if runs < self.retries:
             self.tasks.appendleft((key, body, runs + 1))
             self.bytes += size_of(body)
-        elif key is not None:
-            self.results.append((key, None))
+        else:
+            self.results.append((key, None, worker))

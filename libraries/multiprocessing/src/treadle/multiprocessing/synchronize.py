@@ -15,6 +15,7 @@ from typing import Any
 
 from treadle.primitives.objects import CallWaitExpired, Flag, Handle
 
+from .consistency import publish, refresh
 from .places import new, presence
 from .state import Permits, Rendezvous, Waiters
 
@@ -54,6 +55,7 @@ class SemLock:
             return False
         if not block and not self._handle.try_acquire(presence()):
             return False
+        refresh()
         self._depth, self._owner = self._depth + 1, threading.get_ident()
         return True
 
@@ -64,6 +66,7 @@ class SemLock:
             if self._depth > 1:
                 self._depth -= 1
                 return
+        publish()
         self._depth -= 1  # before the call: the next owner may be a thread of this process
         self._handle.release(presence())
 
@@ -180,16 +183,21 @@ class Event(synchronize.Event):
         self._flag = new(Flag)
 
     def is_set(self) -> bool:
-        return bool(self._flag.is_set())
+        found = bool(self._flag.is_set())
+        refresh()
+        return found
 
     def set(self) -> None:
+        publish()
         self._flag.set()
 
     def clear(self) -> None:
         self._flag.clear()
 
     def wait(self, timeout: float | None = None) -> bool:
-        return waited(self._flag, "wait", timeout)
+        found = waited(self._flag, "wait", timeout)
+        refresh()
+        return found
 
 
 class Barrier(threading.Barrier):
@@ -207,10 +215,12 @@ class Barrier(threading.Barrier):
     def wait(self, timeout: float | None = None) -> int:
         timeout = self._timeout if timeout is None else timeout
         limited = self._state if timeout is None else self._state.within(max(0.0, timeout))
+        publish()
         try:
             index, last = limited.arrive()
         except CallWaitExpired:
             raise BrokenBarrierError from None
+        refresh()
         if last:
             self._open()
         return int(index)
@@ -219,6 +229,7 @@ class Barrier(threading.Barrier):
         try:
             if self._action is not None:
                 self._action()
+                publish()
         except BaseException:
             self._state.abort()
             raise

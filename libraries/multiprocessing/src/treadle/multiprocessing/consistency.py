@@ -1,0 +1,136 @@
+"""When processes of several machines see each other's changes of values and arrays: lazy release consistency, as in
+TreadMarks (Keleher, Cox, Dwarkadas and Zwaenepoel, USENIX 1994).
+
+The keeper has the memory, and each process works on a copy. `publish` sends what the process has changed: before it
+releases a lock, sends a message, sets an event, comes to a barrier, starts a process or ends. `refresh` fetches what
+others have changed: after it took a lock, got a message, saw an event, passed a barrier or joined a process. A thread
+does both now and then, for programs that change memory without any of these.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from multiprocessing import util
+from typing import Any
+
+from treadle.primitives.errors import TreadleError
+from treadle.primitives.objects import Handle
+
+from .state import PAGE_BYTES, PAGES_OF_CALL, Memory
+
+_SOON, _LATER = 0.1, 1.0
+"""Seconds between two looks of the thread: after a change, and at most."""
+_lock = threading.RLock()
+
+
+class Area:
+    """The copy of one area of memory, as an array of bytes, and the bytes that the keeper is known to have."""
+
+    def __init__(self, copy: Any) -> None:
+        import numpy as np
+
+        self._copy, self._known = copy, np.zeros_like(copy)
+
+    def changes(self) -> Iterator[tuple[int, bytes, bytes]]:
+        """Yield each changed page: its number, a bit for each byte, and the changed bytes."""
+        import numpy as np
+
+        for page in range(-(-len(self._copy) // PAGE_BYTES)):
+            known = self._known[page * PAGE_BYTES : (page + 1) * PAGE_BYTES]
+            now = self._copy[page * PAGE_BYTES : (page + 1) * PAGE_BYTES].copy()
+            changed = now != known
+            if changed.any():
+                known[:] = now
+                yield page, np.packbits(changed).tobytes(), now[changed].tobytes()
+
+    def take(self, page: int, data: bytes) -> None:
+        """Take what others have changed. Own changes of other bytes stay."""
+        import numpy as np
+
+        places, found = slice(page * PAGE_BYTES, page * PAGE_BYTES + len(data)), np.frombuffer(data, np.uint8)
+        changed = np.flatnonzero(found != self._known[places])
+        self._copy[places][changed] = found[changed]
+        self._known[places] = found
+
+
+class Copies:
+    """The copies that this process has of one memory."""
+
+    def __init__(self, memory: Handle[Memory]) -> None:
+        self._memory, self._version = memory, 0
+        self._areas: dict[int, Area] = {}
+        self.unused: set[int] = set()
+        """Areas that this process no longer has, but may have changed."""
+
+    def add(self, number: int, area: Area) -> None:
+        """Fetch an area, and follow it from now on."""
+        self._fetch(0, {number: area})
+        self._areas[number] = area
+
+    def publish(self) -> bool:
+        """Send all changes; returns whether there were any."""
+        unused, self.unused = self.unused, set()
+        found = [(number, *change) for number, area in self._areas.items() for change in area.changes()]
+        for first in range(0, len(found), PAGES_OF_CALL):
+            before, after = self._memory.push(found[first : first + PAGES_OF_CALL])
+            if before == self._version:
+                self._version = after
+        for number in unused:
+            del self._areas[number]
+        return bool(found)
+
+    def refresh(self) -> bool:
+        """Fetch all changes; returns whether there were any."""
+        before, self._version = self._version, self._fetch(self._version, self._areas)
+        return before != self._version
+
+    def _fetch(self, version: int, areas: dict[int, Area]) -> int:
+        while areas:
+            version, pages = self._memory.pull(version, list(areas))
+            for number, page, data in pages:
+                areas[number].take(page, data)
+            if len(pages) < PAGES_OF_CALL:
+                break
+        return version
+
+
+_memories: dict[str, Copies] = {}
+
+
+def follow(name: str, memory: Handle[Memory], number: int, area: Area) -> None:
+    """Let an area of the memory of this name take part, with all that the keeper has of it."""
+    with _lock:
+        publish()
+        if not _memories:
+            threading.Thread(target=_serve, name="treadle-memory", daemon=True).start()
+            util.Finalize(None, publish, exitpriority=100)
+        _memories.setdefault(name, Copies(memory)).add(number, area)
+
+
+def leave(name: str, number: int) -> None:
+    """Follow an area no longer once its changes are sent."""
+    _memories[name].unused.add(number)
+
+
+def publish() -> bool:
+    """Send the changes of this process; returns whether there were any."""
+    with _lock:
+        return max((copies.publish() for copies in _memories.values()), default=False)
+
+
+def refresh() -> bool:
+    """Fetch the changes of other processes; returns whether there were any."""
+    with _lock:
+        return max((copies.refresh() for copies in _memories.values()), default=False)
+
+
+def _serve() -> None:
+    pause = _SOON
+    with contextlib.suppress(TreadleError):  # the keeper has ended
+        while True:
+            time.sleep(pause)
+            changed = [publish(), refresh()]
+            pause = _SOON if any(changed) else min(_LATER, 2 * pause)

@@ -1,0 +1,115 @@
+"""The programs of examples/multiprocessing print on treadle what they print on the standard library, and do not hang
+when their processes are killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = Path(__file__).parent.parent.parent / "examples" / "multiprocessing"
+RUNS = [
+    ("monte_carlo.py", "20000", "8"),
+    ("quicksort.py", "in-place", "3000", "2"),
+    ("quicksort.py", "copies", "3000", "2"),
+    ("quicksort.py", "pipes", "3000", "2"),
+    ("evolution.py", "2", "8"),
+    ("ppo.py", "2", "2", "32"),
+    ("grid_search.py", "10"),
+]
+NAMES = [" ".join(run[:2]).removesuffix(f" {run[1]}") + (f" {run[1]}" if "quick" in run[0] else "") for run in RUNS]
+LONG = [
+    ("monte_carlo.py", "6000000", "64"),
+    ("quicksort.py", "in-place", "200000", "3"),
+    ("quicksort.py", "copies", "200000", "3"),
+    ("quicksort.py", "pipes", "200000", "3"),
+    ("evolution.py", "12", "64"),
+    ("ppo.py", "60", "2"),
+    ("grid_search.py", "200"),
+]
+"""About five seconds each."""
+PLAIN = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+def command(run: tuple[str, ...], *options: str) -> list[str]:
+    return [sys.executable, *options, str(PROGRAMS / run[0]), *run[1:]]
+
+
+@cache
+def expected(run: tuple[str, ...]) -> str:
+    """What the program prints on the standard library."""
+    return subprocess.run(command(run), capture_output=True, text=True, check=True, env=PLAIN, timeout=300).stdout
+
+
+@pytest.mark.parametrize("run", RUNS, ids=NAMES)
+def test_program_prints_what_it_prints_on_the_standard_library(run: tuple[str, ...]) -> None:
+    ours = command(run, "-m", "treadle.multiprocessing")
+    done = subprocess.run(ours, capture_output=True, text=True, check=False, env=PLAIN, timeout=300)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", expected(run))
+
+
+def children(parent: int) -> Iterator[int]:
+    """All descendants of a process."""
+    try:
+        threads = list(Path(f"/proc/{parent}/task").iterdir())
+        found = [int(child) for thread in threads for child in (thread / "children").read_text().split()]
+    except OSError:  # it has ended
+        return
+    for child in found:
+        yield child
+        yield from children(child)
+
+
+def workers(program: int) -> list[int]:
+    """The processes that the program has started: the children of its fork server."""
+    return [
+        worker
+        for process in children(program)
+        if b"multiprocessing.forkserver" in Path(f"/proc/{process}/cmdline").read_bytes()
+        for worker in children(process)
+    ]
+
+
+@contextlib.contextmanager
+def started(run: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """A program, with all its processes; those that are left at the end are killed."""
+    with subprocess.Popen(
+        run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=PLAIN, start_new_session=True
+    ) as program:
+        try:
+            yield program
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(program.pid, signal.SIGKILL)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("run", LONG, ids=NAMES)
+def test_killed_process_is_named_or_does_not_matter(run: tuple[str, ...], seed: int) -> None:
+    generator = random.Random(seed)
+    ours = command(run, "-m", "treadle.multiprocessing")
+    with started(ours) as program:
+        while not workers(program.pid):
+            time.sleep(0.05)
+        time.sleep(generator.uniform(0, 2))
+        with contextlib.suppress(ProcessLookupError, IndexError):  # the program has just ended
+            os.kill(generator.choice(workers(program.pid)), signal.SIGKILL)
+        killed = time.monotonic()
+        output, errors = program.communicate(timeout=30)
+        seconds = time.monotonic() - killed
+    if program.returncode == 0:
+        assert output == expected(run)
+    else:
+        assert "Process-" in errors or "Worker-" in errors, errors
+        assert seconds < 5, errors
