@@ -44,6 +44,25 @@ def test_lock_of_a_killed_process_raises_once_and_is_free(tmp_path: Path) -> Non
     ]
 
 
+def test_pipe_ends_whose_process_dies_before_it_has_it(tmp_path: Path) -> None:
+    program = """
+        class Deadly:
+            def __reduce__(self):
+                return os._exit, (3,)
+
+        mine, other = multiprocessing.Pipe()
+        process = multiprocessing.Process(target=print, args=(Deadly(), other))
+        process.start()
+        other.close()
+        try:
+            mine.recv()
+        except EOFError:
+            process.join()
+            print("end", process.exitcode)
+    """
+    assert output(tmp_path, HOLD + program) == ["end 3"]
+
+
 def test_lock_may_be_released_by_another_process_after_its_holder_ended(tmp_path: Path) -> None:
     program = """
         lock = multiprocessing.Lock()

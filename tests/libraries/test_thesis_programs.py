@@ -71,13 +71,15 @@ def children(parent: int) -> Iterator[int]:
 
 
 def workers(program: int) -> list[int]:
-    """The processes that the program has started: the children of its fork server."""
-    return [
-        worker
-        for process in children(program)
-        if b"multiprocessing.forkserver" in Path(f"/proc/{process}/cmdline").read_bytes()
-        for worker in children(process)
-    ]
+    """The processes that the program has started: below its fork server."""
+    return [worker for process in children(program) if is_fork_server(process) for worker in children(process)]
+
+
+def is_fork_server(process: int) -> bool:
+    try:
+        return b"multiprocessing.forkserver" in Path(f"/proc/{process}/cmdline").read_bytes()
+    except FileNotFoundError:
+        return False
 
 
 @contextlib.contextmanager
@@ -101,7 +103,7 @@ def test_killed_process_is_named_or_does_not_matter(run: tuple[str, ...], seed: 
     ours = command(run, "-m", "treadle.multiprocessing")
     with started(ours) as program:
         while not workers(program.pid):
-            time.sleep(0.05)
+            time.sleep(0.02)
         time.sleep(generator.uniform(0, 2))
         with contextlib.suppress(ProcessLookupError, IndexError):  # the program has just ended
             os.kill(generator.choice(workers(program.pid)), signal.SIGKILL)

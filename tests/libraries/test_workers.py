@@ -205,8 +205,7 @@ def test_killed_worker_is_an_exit_code(tmp_path: Path, tmp_path_factory: pytest.
 
         def die(begun):
             begun.append(1)
-            os.kill(os.getppid(), signal.SIGKILL)  # the fork server
-            os.killpg(0, signal.SIGKILL)  # and the worker
+            os.killpg(0, signal.SIGKILL)  # with the fork server and the worker
 
         begun = []
         process = multiprocessing.Process(target=die, args=(begun,))

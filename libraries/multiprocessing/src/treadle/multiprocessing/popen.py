@@ -16,7 +16,6 @@ from multiprocessing import (
     forkserver,
     popen_forkserver,
     process,
-    resource_sharer,
     resource_tracker,
     spawn,
     util,
@@ -37,16 +36,13 @@ class Popen(popen_forkserver.Popen):
     """Starts a process and watches it."""
 
     method = "treadle"
-    DupFd = resource_sharer.DupFd  # type: ignore[assignment]  # descriptors are fetched when the process needs them
-
-    def duplicate_for_child(self, fd: int) -> int:
-        return fd
+    _fds: list[int]
 
     @classmethod
     def started(cls, settings: dict[str, Any], arrival: tuple[Any, ...]) -> Popen:
         """Start a process that another machine has prepared."""
         found = cls.__new__(cls)
-        found.returncode = None
+        found.returncode, found._fds = None, []
         found._start(settings, arrival)
         return found
 
@@ -73,7 +69,7 @@ class Popen(popen_forkserver.Popen):
             context.set_spawning_popen(None)
 
     def _start(self, settings: dict[str, Any], arrival: tuple[Any, ...]) -> None:
-        self.sentinel, writer = _connect()
+        self.sentinel, writer = _connect(self._fds)
         alive = os.dup(writer)  # its end tells the process that its parent has ended
         self.finalizer = util.Finalize(self, util.close_fds, (alive, self.sentinel))  # type: ignore[attr-defined]
         with open(writer, "wb") as file:
@@ -81,17 +77,17 @@ class Popen(popen_forkserver.Popen):
         self.pid = forkserver.read_signed(self.sentinel)
 
 
-def _connect() -> tuple[int, int]:
+def _connect(inherited: list[int]) -> tuple[int, int]:
     """Ask the fork server of the program for a process; returns the descriptors of its status and its input."""
     try:
-        return forkserver.connect_to_new_process([])
+        return forkserver.connect_to_new_process(inherited)
     except OSError:  # it has ended, or a worker has cleared its temporary folder, with the socket
         vars(_server).pop("ensure_running", None)  # see `_arrived`
         with contextlib.suppress(FileNotFoundError):
             _server._stop()
         if not os.path.isdir(util.get_temp_dir()):
             process.current_process()._config.pop("tempdir")  # type: ignore[attr-defined]
-        return forkserver.connect_to_new_process([])
+        return forkserver.connect_to_new_process(inherited)
 
 
 class _Arrival:
