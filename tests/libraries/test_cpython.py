@@ -8,10 +8,15 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from e2e.hosts import hosts
+from e2e.project import TREADLE, project
+from emulators.lambda_place import lambda_place
 
 from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
@@ -31,21 +36,58 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module", params=["here", pytest.param("at workers", marks=pytest.mark.chaos)])
+@contextmanager
+def here(folder: Path) -> Iterator[dict[str, str]]:
+    """Processes on this machine."""
+    yield {}
+
+
+@contextmanager
+def at_workers(folder: Path) -> Iterator[dict[str, str]]:
+    """Processes at the 24 workers of this machine."""
+    home = Home(folder)
+    home.profiles.write_text("[many]\nslots = 24\n")
+    try:
+        yield {"TREADLE_HOME": str(home.path), "TREADLE_PROFILE": "many", "CPYTHON_SUITE_EXECUTOR": "local"}
+    finally:
+        embedded.down(home)
+
+
+@contextmanager
+def on_two_hosts(folder: Path) -> Iterator[dict[str, str]]:
+    """Processes at twelve workers of each of two drivers with separate homes."""
+    worker = [TREADLE, "worker", "--max-tasks", "12"]
+    modules = str(RUNNER.parent)
+    with project(folder, TREADLE_PEERS="tls://127.0.0.1:0", PYTHONPATH=modules) as found, hosts(found, worker) as made:
+        made.start("left")
+        made.start("right")
+        yield {**found.environ, "CPYTHON_SUITE_EXECUTOR": "local"}
+
+
+@contextmanager
+def on_functions(folder: Path) -> Iterator[dict[str, str]]:
+    """Processes in 24 functions of an emulated Lambda."""
+    home = Home(folder / "home")
+    with lambda_place(folder, concurrency=24) as place:
+        place.deploy(str(home.key), environment={"PYTHONPATH": str(RUNNER.parent)}, timeout=300)
+        home.profiles.write_text(place.profile("many", concurrency=24).replace("60s", "300s"))
+        settings = {"TREADLE_PROFILE": "many", "TREADLE_PEERS": "tls://127.0.0.1:0", "CPYTHON_SUITE_EXECUTOR": "lambda"}
+        try:
+            yield {"TREADLE_HOME": str(home.path), **place.emulator.credentials, **settings}
+        finally:
+            embedded.down(home)
+
+
+ELSEWHERE = [pytest.param(place, marks=pytest.mark.chaos) for place in (at_workers, on_two_hosts, on_functions)]
+
+
+@pytest.fixture(scope="module", params=[here, *ELSEWHERE], ids=lambda place: place.__name__)
 def outcomes(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Iterator[list[dict[str, Any]]]:
-    """The outcomes of all tests, with processes on this machine, or at the 24 workers of an executor."""
-    if request.param == "here":
-        yield run(tmp_path_factory, {})
-        return
-    home = Home(tmp_path_factory.mktemp("home"))
-    home.profiles.write_text("[many]\nslots = 24\n")
-    place = {"TREADLE_HOME": str(home.path), "TREADLE_PROFILE": "many", "PYTHONPATH": str(RUNNER.parent)}
-    try:
-        yield run(tmp_path_factory, {**place, "CPYTHON_SUITE_EXECUTOR": "local"})
-    finally:
-        embedded.down(home)
+    """The outcomes of all tests."""
+    with TemporaryDirectory() as folder, request.param(Path(folder)) as place:  # short: names of sockets are, too
+        yield run(tmp_path_factory, {"PYTHONPATH": str(RUNNER.parent), **place} if place else {})
 
 
 def run(folders: pytest.TempPathFactory, environ: dict[str, str]) -> list[dict[str, Any]]:

@@ -1,9 +1,9 @@
 """When processes of several machines see each other's changes of values and arrays: lazy release consistency, as in
 TreadMarks (Keleher, Cox, Dwarkadas and Zwaenepoel, USENIX 1994).
 
-The keeper has the memory, and each process works on a copy. `publish` sends what the process has changed: before it
-releases a lock, sends a message, sets an event, comes to a barrier, starts a process or ends. `refresh` fetches what
-others have changed: after it took a lock, got a message, saw an event, passed a barrier or joined a process. A thread
+The keeper has the memory, and each process works on a copy. `publish` sends the changes of this process: before it
+releases a lock, sends a message, sets an event, comes to a barrier, starts a process or ends. `refresh` fetches the
+changes of others: after it took a lock, got a message, saw an event, passed a barrier or joined a process. A thread
 does both now and then, for programs that change memory without any of these.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from multiprocessing import util
 from typing import Any
@@ -47,7 +48,7 @@ class Area:
                 yield page, np.packbits(changed).tobytes(), now[changed].tobytes()
 
     def take(self, page: int, data: bytes) -> None:
-        """Take what others have changed. Own changes of other bytes stay."""
+        """Take the changes of others. Own changes of other bytes stay."""
         import numpy as np
 
         places, found = slice(page * PAGE_BYTES, page * PAGE_BYTES + len(data)), np.frombuffer(data, np.uint8)
@@ -62,7 +63,7 @@ class Copies:
     def __init__(self, memory: Handle[Memory]) -> None:
         self._memory, self._version = memory, 0
         self._areas: dict[int, Area] = {}
-        self.unused: set[int] = set()
+        self.unused: deque[int] = deque()
         """Areas that this process no longer has, but may have changed."""
 
     def add(self, number: int, area: Area) -> None:
@@ -72,7 +73,7 @@ class Copies:
 
     def publish(self) -> bool:
         """Send all changes; returns whether there were any."""
-        unused, self.unused = self.unused, set()
+        unused = [self.unused.popleft() for _ in range(len(self.unused))]
         found = [(number, *change) for number, area in self._areas.items() for change in area.changes()]
         for first in range(0, len(found), PAGES_OF_CALL):
             before, after = self._memory.push(found[first : first + PAGES_OF_CALL])
@@ -112,19 +113,23 @@ def follow(name: str, memory: Handle[Memory], number: int, area: Area) -> None:
 
 def leave(name: str, number: int) -> None:
     """Follow an area no longer once its changes are sent."""
-    _memories[name].unused.add(number)
+    _memories[name].unused.append(number)
 
 
 def publish() -> bool:
     """Send the changes of this process; returns whether there were any."""
+    if not _memories:  # nearly always
+        return False
     with _lock:
-        return max((copies.publish() for copies in _memories.values()), default=False)
+        return max(copies.publish() for copies in _memories.values())
 
 
 def refresh() -> bool:
     """Fetch the changes of other processes; returns whether there were any."""
+    if not _memories:
+        return False
     with _lock:
-        return max((copies.refresh() for copies in _memories.values()), default=False)
+        return max(copies.refresh() for copies in _memories.values())
 
 
 def _serve() -> None:

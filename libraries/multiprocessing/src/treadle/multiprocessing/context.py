@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from multiprocessing import context, forkserver, sharedctypes
 from typing import Any
 
-from . import cells, connections, pool, processes, queues, synchronize
+from . import buffers, connections, pool, processes, queues, synchronize
 from .places import spans_machines
 
 METHODS = ["spawn", "fork", "forkserver"]
@@ -19,12 +19,10 @@ _standard = {name: getattr(sharedctypes, name) for name in ("RawValue", "RawArra
 def _memory(name: str) -> Any:
     """A function of the context: memory of this machine, or of several."""
 
-    def make(self: Any, *arguments: Any, ctx: Any = None, **settings: Any) -> Any:
-        if spans_machines():
-            return getattr(cells, name)(*arguments, **settings)
+    def make(self: Any, *arguments: Any, **settings: Any) -> Any:
         if not name.startswith("Raw"):
-            settings["ctx"] = ctx or self
-        return _standard[name](*arguments, **settings)
+            settings.setdefault("ctx", self)
+        return (buffers.functions if spans_machines() else _standard)[name](*arguments, **settings)
 
     return make
 

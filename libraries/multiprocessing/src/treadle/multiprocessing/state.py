@@ -16,8 +16,8 @@ from treadle.primitives.objects.large_values import Packed
 
 from .errors import HolderLost, ReleasedTooOften
 
-PAGE_BYTES, PAGES_OF_CALL = 64 << 10, 64
-"""Of the memory of values and arrays."""
+PAGE_BYTES, PAGES_OF_CALL, MEMORY_BYTES = 64 << 10, 64, 16 << 20
+"""Of the memory of values and arrays: a page, the pages of a call, and the bytes of an object, all at most."""
 CHANNEL_BYTES = 4 << 20
 """Bytes of the items of a queue, or of the tasks of a pool, above which a sender waits."""
 
@@ -92,10 +92,12 @@ class Memory:
         """Of each page, by area and number; the last change is last."""
         self.version = 0
 
-    def add(self, size: int) -> int:
-        """Make an area of zeros; returns its number."""
+    def add(self, size: int) -> int | None:
+        """Make an area of zeros; returns its number, or None when there is no room."""
         import numpy as np
 
+        if self.areas and sum(map(len, self.areas)) + size > MEMORY_BYTES:
+            return None
         self.areas.append(np.zeros(size, np.uint8))
         return len(self.areas) - 1
 

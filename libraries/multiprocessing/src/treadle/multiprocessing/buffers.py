@@ -1,0 +1,81 @@
+"""Values and arrays of several machines: those of the standard library, over memory that is kept equal to that of other
+processes.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from multiprocessing import sharedctypes
+from types import FunctionType, SimpleNamespace
+from typing import Any
+
+from treadle.primitives.objects import Handle
+
+from .consistency import Area, follow, leave
+from .places import named
+from .state import MEMORY_BYTES, Memory
+
+_Part = tuple[str, Handle[Memory], int]
+"""The object at the keeper with its name, and the number of the area in it."""
+_lock = threading.RLock()
+_here: weakref.WeakValueDictionary[tuple[str, int], Buffer] = weakref.WeakValueDictionary()
+"""The buffers of this process, by their first part."""
+_full = [0]
+"""Objects at the keeper that had no room."""
+
+
+class Buffer:
+    """Takes the place of `multiprocessing.heap.BufferWrapper`."""
+
+    def __init__(self, size: int) -> None:
+        parts = [_part(min(MEMORY_BYTES, rest)) for rest in range(max(1, size), 0, -MEMORY_BYTES)]
+        self.__setstate__((size, parts))
+
+    def __reduce__(self) -> Any:
+        return _arrived, (self._size, self._parts)
+
+    def __setstate__(self, state: tuple[int, list[_Part]]) -> None:
+        import numpy as np
+
+        self._size, self._parts = state
+        self._memory = np.zeros(self._size, np.uint8)
+        for index, (name, at, number) in enumerate(self._parts):
+            follow(name, at, number, Area(self._memory[index * MEMORY_BYTES : (index + 1) * MEMORY_BYTES]))
+            weakref.finalize(self, leave, name, number)
+        _here[self._parts[0][0], self._parts[0][2]] = self
+
+    def create_memoryview(self) -> memoryview:
+        return self._memory.data
+
+
+def _part(size: int) -> _Part:
+    while True:
+        name = f"memory-{_full[0]}"
+        memory = named(name, Memory)
+        if (number := memory.add(size)) is not None:
+            return name, memory, number
+        _full[0] += 1
+
+
+def _arrived(size: int, parts: list[_Part]) -> Buffer:
+    """Return the buffer of this process."""
+    with _lock:
+        found = _here.get((parts[0][0], parts[0][2]))
+        if found is None:
+            found = Buffer.__new__(Buffer)
+            found.__setstate__((size, parts))
+        return found
+
+
+def _over_buffers() -> dict[str, Any]:
+    """The functions of `sharedctypes`, whose memory is a `Buffer`."""
+    names = {**vars(sharedctypes), "heap": SimpleNamespace(BufferWrapper=Buffer)}
+    for name in ("_new_value", "RawValue", "RawArray", "Value", "Array"):
+        standard = names[name]
+        names[name] = FunctionType(standard.__code__, names, name, standard.__defaults__)
+        names[name].__kwdefaults__ = standard.__kwdefaults__
+    return names
+
+
+functions = _over_buffers()
