@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Sequence
 from multiprocessing import sharedctypes
 from types import FunctionType, SimpleNamespace
 from typing import Any
@@ -20,7 +21,7 @@ _Part = tuple[str, Handle[Memory], int]
 """The object at the keeper with its name, and the number of the area in it."""
 _lock = threading.RLock()
 _here: weakref.WeakValueDictionary[tuple[str, int], Buffer] = weakref.WeakValueDictionary()
-"""The buffers of this process, by their first part."""
+"""The buffers of this process, by their parts."""
 _full = [0]
 """Objects at the keeper that had no room."""
 
@@ -28,22 +29,19 @@ _full = [0]
 class Buffer:
     """Takes the place of `multiprocessing.heap.BufferWrapper`."""
 
-    def __init__(self, size: int) -> None:
-        parts = [_part(min(MEMORY_BYTES, rest)) for rest in range(max(1, size), 0, -MEMORY_BYTES)]
-        self.__setstate__((size, parts))
-
-    def __reduce__(self) -> Any:
-        return _arrived, (self._size, self._parts)
-
-    def __setstate__(self, state: tuple[int, list[_Part]]) -> None:
+    def __init__(self, size: int, parts: Sequence[_Part] = ()) -> None:
         import numpy as np
 
-        self._size, self._parts = state
-        self._memory = np.zeros(self._size, np.uint8)
+        rests = range(max(1, size), 0, -MEMORY_BYTES)
+        self._size, self._parts = size, parts or [_part(min(MEMORY_BYTES, rest)) for rest in rests]
+        self._memory = np.zeros(size, np.uint8)
         for index, (name, at, number) in enumerate(self._parts):
             follow(name, at, number, Area(self._memory[index * MEMORY_BYTES : (index + 1) * MEMORY_BYTES]))
             weakref.finalize(self, leave, name, number)
-        _here[self._parts[0][0], self._parts[0][2]] = self
+            _here.setdefault((name, number), self)
+
+    def __reduce__(self) -> Any:
+        return _arrived, (self._size, self._parts)
 
     def create_memoryview(self) -> memoryview:
         return self._memory.data
@@ -58,14 +56,11 @@ def _part(size: int) -> _Part:
         _full[0] += 1
 
 
-def _arrived(size: int, parts: list[_Part]) -> Buffer:
+def _arrived(size: int, parts: Sequence[_Part]) -> Buffer:
     """Return the buffer of this process."""
+    name, _, number = parts[0]
     with _lock:
-        found = _here.get((parts[0][0], parts[0][2]))
-        if found is None:
-            found = Buffer.__new__(Buffer)
-            found.__setstate__((size, parts))
-        return found
+        return _here.get((name, number)) or Buffer(size, parts)
 
 
 def _over_buffers() -> dict[str, Any]:

@@ -20,7 +20,7 @@ from typing import Any
 from treadle.primitives.errors import TreadleError
 from treadle.primitives.objects import Handle
 
-from .state import PAGE_BYTES, PAGES_OF_CALL, Memory
+from .state import PAGE_BYTES, PAGES_OF_CALL, Memory, page_of
 
 _SOON, _LATER = 0.1, 1.0
 """Seconds between two looks of the thread: after a change, and at most."""
@@ -40,8 +40,7 @@ class Area:
         import numpy as np
 
         for page in range(-(-len(self._copy) // PAGE_BYTES)):
-            known = self._known[page * PAGE_BYTES : (page + 1) * PAGE_BYTES]
-            now = self._copy[page * PAGE_BYTES : (page + 1) * PAGE_BYTES].copy()
+            known, now = page_of(self._known, page), page_of(self._copy, page).copy()
             changed = now != known
             if changed.any():
                 known[:] = now
@@ -51,10 +50,10 @@ class Area:
         """Take the changes of others. Own changes of other bytes stay."""
         import numpy as np
 
-        places, found = slice(page * PAGE_BYTES, page * PAGE_BYTES + len(data)), np.frombuffer(data, np.uint8)
-        changed = np.flatnonzero(found != self._known[places])
-        self._copy[places][changed] = found[changed]
-        self._known[places] = found
+        known, found = page_of(self._known, page), np.frombuffer(data, np.uint8)
+        changed = np.flatnonzero(found != known)
+        page_of(self._copy, page)[changed] = found[changed]
+        known[:] = found
 
 
 class Copies:

@@ -6,6 +6,7 @@ reports the end of that session, about a second later, to `_session_ended`.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from signal import SIGKILL
 from threading import BrokenBarrierError
@@ -82,6 +83,10 @@ class Permits:
         self.holders = [holder for holder in self.holders if holder != session]
 
 
+def page_of(area: Any, page: int) -> Any:
+    return area[page * PAGE_BYTES : (page + 1) * PAGE_BYTES]
+
+
 @shared
 class Memory:
     """Areas of bytes. Each page has the version of its last change, so that a process fetches only what is new."""
@@ -107,10 +112,9 @@ class Memory:
 
         before = self.version
         for number, page, bits, data in changes:
-            found = self.areas[number][page * PAGE_BYTES : (page + 1) * PAGE_BYTES]
-            found[np.unpackbits(np.frombuffer(bits, np.uint8), count=len(found)).view(bool)] = np.frombuffer(
-                data, np.uint8
-            )
+            found = page_of(self.areas[number], page)
+            changed = np.unpackbits(np.frombuffer(bits, np.uint8), count=len(found)).view(bool)
+            found[changed] = np.frombuffer(data, np.uint8)
             self.versions.pop((number, page), None)
             self.version += 1
             self.versions[number, page] = self.version
@@ -119,17 +123,9 @@ class Memory:
     @read
     def pull(self, version: int, areas: list[int]) -> tuple[int, list[tuple[int, int, bytes]]]:
         """Return a newer version, and the pages of these areas that changed until then: area, number, bytes."""
-        wanted, found = set(areas), []
-        for (number, page), changed in reversed(self.versions.items()):
-            if changed <= version:
-                break
-            if number in wanted:
-                found.append((changed, number, page))
-        found = found[: -PAGES_OF_CALL - 1 : -1]
-        pages = [
-            (one, page, self.areas[one][page * PAGE_BYTES : (page + 1) * PAGE_BYTES].tobytes())
-            for _, one, page in found
-        ]
+        newer = itertools.takewhile(lambda item: item[1] > version, reversed(self.versions.items()))
+        found = [(changed, *place) for place, changed in newer if place[0] in areas][: -PAGES_OF_CALL - 1 : -1]
+        pages = [(number, page, page_of(self.areas[number], page).tobytes()) for _, number, page in found]
         return found[-1][0] if len(found) == PAGES_OF_CALL else self.version, pages
 
 

@@ -29,6 +29,7 @@ def waited(handle: Handle[Any], method: str, timeout: float | None, *arguments: 
         getattr(limited, method)(*arguments)
     except CallWaitExpired:
         return False
+    refresh()
     return True
 
 
@@ -195,9 +196,7 @@ class Event(synchronize.Event):
         self._flag.clear()
 
     def wait(self, timeout: float | None = None) -> bool:
-        found = waited(self._flag, "wait", timeout)
-        refresh()
-        return found
+        return waited(self._flag, "wait", timeout)
 
 
 class Barrier(threading.Barrier):
