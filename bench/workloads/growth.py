@@ -147,7 +147,7 @@ SERIES = (
     Series("W8 pipeline of 4 tasks a stage", "stage", (1, 10, 50, 200, 500, 1000), _number, pipeline),
     Series("Runs of one task, one after the other", "run", (1, 10, 100, 1000), _number, in_turn),
     Series("Runs of one task, all at once", "run", (1, 10, 50, 200), _number, at_once),
-    Series("`treadle list`, the newest 50 of all runs", "run", (10, 100, 1000, 10_000), _number, newest, fill_list),
+    Series("List of the newest 50 among all runs", "run", (10, 100, 1000, 10_000), _number, newest, fill_list),
 )
 
 
