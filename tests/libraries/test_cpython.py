@@ -69,7 +69,7 @@ def on_functions(folder: Path) -> Iterator[dict[str, str]]:
     """Processes in 24 functions of an emulated Lambda."""
     home = Home(folder / "home")
     with lambda_place(folder, concurrency=24) as place:
-        place.deploy(str(home.key), environment={"PYTHONPATH": str(RUNNER.parent)}, timeout=300)
+        place.deploy(str(home.key), code=[*place.code, str(RUNNER.parent)], timeout=300)
         home.profiles.write_text(place.profile("many", concurrency=24).replace("60s", "300s"))
         settings = {"TREADLE_PROFILE": "many", "TREADLE_PEERS": "tls://127.0.0.1:0", "CPYTHON_SUITE_EXECUTOR": "lambda"}
         try:
