@@ -77,7 +77,7 @@ def rivals() -> Iterator[dict[str, Rival]]:
 @contextlib.contextmanager
 def lithops(plain: dict[str, str]) -> Iterator[Rival]:
     """Lithops as its documentation sets it up for one machine, with its own Redis server."""
-    environment, folder = BENCH_DIR / "lithops", Path(tempfile.mkdtemp(prefix="lithops-"))
+    environment, folder = BENCH_DIR / "lithops-redis", Path(tempfile.mkdtemp(prefix="lithops-"))
     python = environment / "bin" / "python"
     if not python.exists():
         uv = str(Path(sys.executable).with_name("uv"))
@@ -92,7 +92,7 @@ def lithops(plain: dict[str, str]) -> Iterator[Rival]:
     )
     config = {
         "lithops": {"backend": "localhost", "storage": "localhost", "log_level": "CRITICAL", "telemetry": False},
-        "localhost": {"max_workers": 9},
+        "localhost": {"max_workers": 9, "runtime": str(python)},
         "redis": {"host": "127.0.0.1", "port": port, "password": None},
     }
     (folder / "config.json").write_text(json.dumps(config))
@@ -141,7 +141,7 @@ def measured(rivals: dict[str, Rival], run: tuple[str, ...], rounds: int, timeou
                     failed[name] = str(error)
                 else:
                     times[name].append(time_taken)
-                    outputs.add(output)
+                    outputs.add(output.strip())  # Lithops prints an empty line
     assert len(outputs) == 1, outputs
     return {name: failed.get(name) or f"{statistics.median(times[name]):.2f}" for name in rivals}
 

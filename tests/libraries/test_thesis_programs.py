@@ -1,5 +1,5 @@
-"""The programs of examples/multiprocessing print on treadle what they print on the standard library, and do not hang
-when their processes are killed.
+"""The programs of examples/multiprocessing print the same on treadle as on the standard library, and do not hang when
+their processes are killed.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def command(run: tuple[str, ...], *options: str) -> list[str]:
 
 @cache
 def expected(run: tuple[str, ...]) -> str:
-    """What the program prints on the standard library."""
+    """The output of the program on the standard library."""
     return subprocess.run(command(run), capture_output=True, text=True, check=True, env=PLAIN, timeout=300).stdout
 
 
 @pytest.mark.parametrize("run", RUNS, ids=NAMES)
-def test_program_prints_what_it_prints_on_the_standard_library(run: tuple[str, ...]) -> None:
+def test_program_prints_the_same_as_on_the_standard_library(run: tuple[str, ...]) -> None:
     ours = command(run, "-m", "treadle.multiprocessing")
     done = subprocess.run(ours, capture_output=True, text=True, check=False, env=PLAIN, timeout=300)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", expected(run))

@@ -282,7 +282,7 @@ def test_process_that_only_looks_sees_a_change(workers: Workers, tmp_path: Path)
 
 
 @pytest.mark.parametrize("run", RUNS, ids=NAMES)
-def test_program_prints_what_it_prints_on_the_standard_library(workers: Workers, run: tuple[str, ...]) -> None:
+def test_program_prints_the_same_as_on_the_standard_library(workers: Workers, run: tuple[str, ...]) -> None:
     if workers.executor == "openwhisk" and run[0] == "grid_search.py":
         pytest.skip("the package of the functions has no scikit-learn")
     ours = command(run, "-m", "treadle.multiprocessing", "--executor", workers.executor)

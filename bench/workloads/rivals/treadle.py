@@ -59,7 +59,7 @@ class Rival(Base):
         self._session.run_all(specs)
 
     def command(self, *words: str) -> str:
-        """What a command of treadle prints."""
+        """The output of a command."""
         treadle = str(Path(sys.executable).with_name("treadle"))
         return subprocess.run(
             [treadle, *words], env=self._session.variables(), capture_output=True, check=True, text=True

@@ -1,6 +1,4 @@
-"""Values and arrays of several machines: those of the standard library, over memory that is kept equal to that of other
-processes.
-"""
+"""Values and arrays of several machines: the classes of the standard library, over memory that processes keep equal."""
 
 from __future__ import annotations
 

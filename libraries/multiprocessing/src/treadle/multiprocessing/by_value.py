@@ -74,7 +74,7 @@ _incomplete: set[types.FunctionType] = set()
 
 
 def _written(found: type) -> dict[str, Any]:
-    """What the class says of itself: not the fields that ctypes made of it, which cannot be pickled."""
+    """Return the attributes of a class without the fields, which ctypes makes and which cannot be pickled."""
     made = {"__dict__", "__weakref__", *(name for name, *_ in getattr(found, "_fields_", ()))}
     return {name: value for name, value in vars(found).items() if name not in made}
 

@@ -89,7 +89,7 @@ def page_of(area: Any, page: int) -> Any:
 
 @shared
 class Memory:
-    """Areas of bytes. Each page has the version of its last change, so that a process fetches only what is new."""
+    """Areas of bytes. Each page has the version of its last change, so that a process fetches only new ones."""
 
     def __init__(self) -> None:
         self.areas: list[Any] = []
@@ -98,7 +98,7 @@ class Memory:
         self.version = 0
 
     def add(self, size: int) -> int | None:
-        """Make an area of zeros; returns its number, or None when there is no room."""
+        """Make an area of zeros; returns its number, or None without room for it."""
         import numpy as np
 
         if self.areas and sum(map(len, self.areas)) + size > MEMORY_BYTES:
