@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from primitives.objects.local import Local
 
-from treadle.multiprocessing.consistency import Area, Copies
-from treadle.multiprocessing.state import MEMORY_BYTES, PAGE_BYTES, PAGES_OF_CALL, Memory
+from treadle.multiprocessing.consistency import Area, AreaCopies
+from treadle.multiprocessing.state import MEMORY_BYTES, PAGE_BYTES, PAGES_OF_CALL, SharedAreas
 
 
 class Keeper:
     """A memory as a handle shows it."""
 
     def __init__(self) -> None:
-        self._object = Local(Memory)
+        self._object = Local(SharedAreas)
 
     def push(self, changes: Any) -> Any:
         return self._object.call(1, "push", changes)
@@ -30,9 +30,9 @@ class Keeper:
         return self._object.call(1, "add", size)
 
 
-def copies_of(keeper: Any, sizes: Mapping[int, int]) -> tuple[Copies, dict[int, Any]]:
+def copies_of(keeper: Any, sizes: Mapping[int, int]) -> tuple[AreaCopies, dict[int, Any]]:
     """The side of a process, and the bytes of its areas."""
-    copies, memory = Copies(keeper), {number: np.zeros(size, np.uint8) for number, size in sizes.items()}
+    copies, memory = AreaCopies(keeper), {number: np.zeros(size, np.uint8) for number, size in sizes.items()}
     for number, mine in memory.items():
         copies.add(number, Area(mine))
     return copies, memory

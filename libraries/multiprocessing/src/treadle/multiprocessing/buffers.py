@@ -13,9 +13,9 @@ from treadle.primitives.objects import Handle
 
 from .consistency import Area, follow, leave
 from .places import named
-from .state import MEMORY_BYTES, Memory
+from .state import MEMORY_BYTES, SharedAreas
 
-_Part = tuple[str, Handle[Memory], int]
+_Part = tuple[str, Handle[SharedAreas], int]
 """The object at the keeper with its name, and the number of the area in it."""
 _lock = threading.RLock()
 _here: weakref.WeakValueDictionary[tuple[str, int], Buffer] = weakref.WeakValueDictionary()
@@ -48,7 +48,7 @@ class Buffer:
 def _part(size: int) -> _Part:
     while True:
         name = f"memory-{_full[0]}"
-        memory = named(name, Memory)
+        memory = named(name, SharedAreas)
         if (number := memory.add(size)) is not None:
             return name, memory, number
         _full[0] += 1

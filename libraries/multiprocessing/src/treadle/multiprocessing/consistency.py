@@ -20,7 +20,7 @@ from typing import Any
 from treadle.primitives.errors import TreadleError
 from treadle.primitives.objects import Handle
 
-from .state import PAGE_BYTES, PAGES_OF_CALL, Memory, page_of
+from .state import PAGE_BYTES, PAGES_OF_CALL, SharedAreas, page_of
 
 _SOON, _LATER = 0.1, 1.0
 """Seconds between two looks of the thread: after a change, and at most."""
@@ -56,10 +56,10 @@ class Area:
         known[:] = found
 
 
-class Copies:
+class AreaCopies:
     """The copies that this process has of one memory."""
 
-    def __init__(self, memory: Handle[Memory]) -> None:
+    def __init__(self, memory: Handle[SharedAreas]) -> None:
         self._memory, self._version = memory, 0
         self._areas: dict[int, Area] = {}
         self.unused: deque[int] = deque()
@@ -97,17 +97,17 @@ class Copies:
         return version
 
 
-_memories: dict[str, Copies] = {}
+_memories: dict[str, AreaCopies] = {}
 
 
-def follow(name: str, memory: Handle[Memory], number: int, area: Area) -> None:
+def follow(name: str, memory: Handle[SharedAreas], number: int, area: Area) -> None:
     """Let an area of the memory of this name take part, with all that the keeper has of it."""
     with _lock:
         publish()
         if not _memories:
             threading.Thread(target=_serve, name="treadle-memory", daemon=True).start()
             util.Finalize(None, publish, exitpriority=100)
-        _memories.setdefault(name, Copies(memory)).add(number, area)
+        _memories.setdefault(name, AreaCopies(memory)).add(number, area)
 
 
 def leave(name: str, number: int) -> None:

@@ -88,7 +88,7 @@ def page_of(area: Any, page: int) -> Any:
 
 
 @shared
-class Memory:
+class SharedAreas:
     """Areas of bytes. Each page has the version of its last change, so that a process fetches only new ones."""
 
     def __init__(self) -> None:
