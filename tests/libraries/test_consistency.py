@@ -95,3 +95,21 @@ def test_memory_without_room_takes_no_area() -> None:
     assert [keeper.add(size) for size in (MEMORY_BYTES, 1)] == [0, None]
     keeper = Keeper()
     assert [keeper.add(size) for size in (1, MEMORY_BYTES, MEMORY_BYTES - 1)] == [0, None, 1]
+
+
+def test_area_that_is_not_used_any_more_keeps_its_changes_and_makes_room_for_a_new_copy() -> None:
+    keeper: Any = Keeper()
+    keeper.add(4)
+    copies, memory = AreaCopies(keeper), np.zeros(4, np.uint8)
+    area = Area(memory)
+    copies.add(0, area)
+    memory[1] = 5
+    copies.unused.append(area)
+    copies.publish()
+    again = np.zeros(4, np.uint8)
+    copies.add(0, Area(again))
+    assert again.tolist() == [0, 5, 0, 0]
+    again[2] = 6
+    copies.publish()
+    _, elsewhere = copies_of(keeper, {0: 4})
+    assert elsewhere[0].tolist() == [0, 5, 6, 0]

@@ -34,8 +34,9 @@ class Buffer:
         self._size, self._parts = size, parts or [_part(min(MEMORY_BYTES, rest)) for rest in rests]
         self._memory = np.zeros(size, np.uint8)
         for index, (name, at, number) in enumerate(self._parts):
-            follow(name, at, number, Area(self._memory[index * MEMORY_BYTES : (index + 1) * MEMORY_BYTES]))
-            weakref.finalize(self, leave, name, number)
+            area = Area(self._memory[index * MEMORY_BYTES : (index + 1) * MEMORY_BYTES])
+            follow(name, at, number, area)
+            weakref.finalize(self, leave, name, area)
             _here.setdefault((name, number), self)
 
     def __reduce__(self) -> Any:

@@ -62,7 +62,7 @@ class AreaCopies:
     def __init__(self, memory: Handle[SharedAreas]) -> None:
         self._memory, self._version = memory, 0
         self._areas: dict[int, Area] = {}
-        self.unused: deque[int] = deque()
+        self.unused: deque[Area] = deque()
         """Areas that this process no longer has, but may have changed."""
 
     def add(self, number: int, area: Area) -> None:
@@ -78,8 +78,8 @@ class AreaCopies:
             before, after = self._memory.push(found[first : first + PAGES_OF_CALL])
             if before == self._version:
                 self._version = after
-        for number in unused:
-            del self._areas[number]
+        if unused:
+            self._areas = {number: area for number, area in self._areas.items() if area not in unused}
         return bool(found)
 
     def refresh(self) -> bool:
@@ -110,9 +110,9 @@ def follow(name: str, memory: Handle[SharedAreas], number: int, area: Area) -> N
         _memories.setdefault(name, AreaCopies(memory)).add(number, area)
 
 
-def leave(name: str, number: int) -> None:
+def leave(name: str, area: Area) -> None:
     """Follow an area no longer once its changes are sent."""
-    _memories[name].unused.append(number)
+    _memories[name].unused.append(area)
 
 
 def publish() -> bool:
