@@ -97,7 +97,7 @@ def test_memory_without_room_takes_no_area() -> None:
     assert [keeper.add(size) for size in (1, MEMORY_BYTES, MEMORY_BYTES - 1)] == [0, None, 1]
 
 
-def test_area_that_is_not_used_any_more_keeps_its_changes_and_makes_room_for_a_new_copy() -> None:
+def test_unused_area_sends_its_changes_before_a_new_copy() -> None:
     keeper: Any = Keeper()
     keeper.add(4)
     copies, memory = AreaCopies(keeper), np.zeros(4, np.uint8)
