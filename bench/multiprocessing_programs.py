@@ -15,7 +15,6 @@ import contextlib
 import json
 import os
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
@@ -26,10 +25,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from harness.bench_home import bench_home
+from harness.redis_server import redis_server
 from harness.settings import BENCH, BENCH_DIR
+from workloads import environments
 
 PROGRAMS = BENCH.parent / "examples" / "multiprocessing"
-PINS = ("lithops==3.8.0", "redis==8.1.0", "numpy==2.2.6", "scikit-learn==1.9.1")
 LITHOPS = """import runpy, sys
 import lithops.multiprocessing
 sys.modules["multiprocessing"] = lithops.multiprocessing
@@ -77,33 +77,20 @@ def rivals() -> Iterator[dict[str, Rival]]:
 @contextlib.contextmanager
 def lithops(plain: dict[str, str]) -> Iterator[Rival]:
     """Lithops as its documentation sets it up for one machine, with its own Redis server."""
-    environment, folder = BENCH_DIR / "lithops-redis", Path(tempfile.mkdtemp(prefix="lithops-"))
-    python = environment / "bin" / "python"
-    if not python.exists():
-        uv = str(Path(sys.executable).with_name("uv"))
-        subprocess.check_call([uv, "venv", "--quiet", "--python", sys.executable, str(environment)])
-        subprocess.check_call([uv, "pip", "install", "--quiet", "--python", str(python), *PINS])
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    server = subprocess.Popen(
-        ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)],
-        stdout=subprocess.DEVNULL,
-    )
-    config = {
-        "lithops": {"backend": "localhost", "storage": "localhost", "log_level": "CRITICAL", "telemetry": False},
-        "localhost": {"max_workers": 9, "runtime": str(python)},
-        "redis": {"host": "127.0.0.1", "port": port, "password": None},
-    }
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "program.py").write_text(LITHOPS.format(folder=str(PROGRAMS)))
-    variables = {**plain, "LITHOPS_CONFIG_FILE": str(folder / "config.json"), "PYTHONPATH": str(PROGRAMS)}
-    try:
+    if reason := environments.lithops():
+        raise SystemExit(f"there is no environment for Lithops: {reason}")
+    python = BENCH_DIR / "lithops" / "bin" / "python"
+    with tempfile.TemporaryDirectory(prefix="lithops-") as name, redis_server() as port:
+        folder = Path(name)
+        config = {
+            "lithops": {"backend": "localhost", "storage": "localhost", "log_level": "CRITICAL", "telemetry": False},
+            "localhost": {"max_workers": 9, "runtime": str(python)},
+            "redis": {"host": "127.0.0.1", "port": int(port), "password": None},
+        }
+        (folder / "config.json").write_text(json.dumps(config))
+        (folder / "program.py").write_text(LITHOPS.format(folder=str(PROGRAMS)))
+        variables = {**plain, "LITHOPS_CONFIG_FILE": str(folder / "config.json"), "PYTHONPATH": str(PROGRAMS)}
         yield Rival([str(python), str(folder / "program.py")], variables)
-    finally:
-        server.terminate()
-        server.wait()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def seconds(rival: Rival, run: tuple[str, ...], timeout: float) -> tuple[float, str]:

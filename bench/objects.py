@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import base64
-import contextlib
 import itertools
 import json
 import os
@@ -28,7 +27,6 @@ import pickle
 import random
 import shutil
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -41,6 +39,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.pictures import axes, line, picture, text
+from harness.redis_server import redis_server
 from harness.settings import RIVALS_PYTHON
 
 OBJECTS, PARTIES, ELEMENTS, KIB = 800, 1800, 10_000, bytes(1024)
@@ -196,24 +195,6 @@ def kept(names: dict[str, tuple[type, tuple[Any, ...]]], **settings: Any) -> Ite
     with tempfile.TemporaryDirectory() as folder, Keepers(folder, **settings) as keepers:
         handles = {name: keepers.object(name, cls, *arguments) for name, (cls, arguments) in names.items()}
         yield keepers, base64.b64encode(pickle.dumps(handles)).decode()
-
-
-@contextmanager
-def redis_server() -> Iterator[str]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    command = ["redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    try:
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", int(port))):
-                break
-            time.sleep(0.05)
-        yield port
-    finally:
-        server.terminate()
-        server.wait()
 
 
 def latency() -> None:

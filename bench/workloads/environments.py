@@ -19,7 +19,7 @@ from workloads.settings import LIBRARIES
 PINS = {
     "libraries": ("duckdb==2.0.0", "polars==2.1.0"),
     "spark": ("pyspark==4.3.0",),
-    "lithops": ("lithops==3.8.0",),
+    "lithops": ("lithops==3.8.0", "redis==8.1.0", "scikit-learn==1.9.1"),
 }
 """Spark and Lithops with NumPy as in the project's own environment."""
 _UV = str(Path(sys.executable).with_name("uv"))
@@ -29,10 +29,15 @@ def make() -> dict[str, str]:
     """Environment -> the reason why it is missing. Empty: all exist."""
     found = {"rivals": _done([sys.executable, str(BENCH / "environments.py")])}
     found["libraries"] = _once("libraries", _libraries)
-    found["lithops"] = _once("lithops", _environment)
+    found["lithops"] = lithops()
     java = "" if shutil.which("java") else "there is no java on PATH"
     found["spark"] = java or _once("spark", _environment)
     return {name: reason for name, reason in found.items() if reason}
+
+
+def lithops() -> str:
+    """The reason why Lithops' environment is missing; empty: it exists."""
+    return _once("lithops", _environment)
 
 
 def _once(name: str, commands: object) -> str:

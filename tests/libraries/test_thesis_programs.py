@@ -27,7 +27,7 @@ RUNS = [
     ("ppo.py", "2", "2", "32"),
     ("grid_search.py", "10"),
 ]
-NAMES = [" ".join(run[:2]).removesuffix(f" {run[1]}") + (f" {run[1]}" if "quick" in run[0] else "") for run in RUNS]
+NAMES = [run[0] if run[1].isdigit() else " ".join(run[:2]) for run in RUNS]
 LONG = [
     ("monte_carlo.py", "6000000", "64"),
     ("quicksort.py", "in-place", "200000", "3"),
@@ -45,17 +45,24 @@ def command(run: tuple[str, ...], *options: str) -> list[str]:
     return [sys.executable, *options, str(PROGRAMS / run[0]), *run[1:]]
 
 
+def output(run: tuple[str, ...], *options: str, **environ: str) -> str:
+    """The output of a program, which must succeed and print no error."""
+    done = subprocess.run(
+        command(run, *options), capture_output=True, text=True, check=False, env={**PLAIN, **environ}, timeout=300
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    return done.stdout
+
+
 @cache
 def expected(run: tuple[str, ...]) -> str:
-    """The output of the program on the standard library."""
-    return subprocess.run(command(run), capture_output=True, text=True, check=True, env=PLAIN, timeout=300).stdout
+    """Its output on the standard library."""
+    return output(run)
 
 
 @pytest.mark.parametrize("run", RUNS, ids=NAMES)
 def test_program_prints_the_same_as_on_the_standard_library(run: tuple[str, ...]) -> None:
-    ours = command(run, "-m", "treadle.multiprocessing")
-    done = subprocess.run(ours, capture_output=True, text=True, check=False, env=PLAIN, timeout=300)
-    assert (done.returncode, done.stderr, done.stdout) == (0, "", expected(run))
+    assert output(run, "-m", "treadle.multiprocessing") == expected(run)
 
 
 def children(parent: int) -> Iterator[int]:
@@ -84,7 +91,7 @@ def is_fork_server(process: int) -> bool:
 
 @contextlib.contextmanager
 def started(run: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """A program, with all its processes; those that are left at the end are killed."""
+    """A program, whose processes are all killed at the end."""
     with subprocess.Popen(
         run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=PLAIN, start_new_session=True
     ) as program:

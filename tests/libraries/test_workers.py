@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,8 +10,9 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import pytest
+from libraries import test_thesis_programs
 from libraries.programs import output, run
-from libraries.test_thesis_programs import NAMES, PLAIN, RUNS, command, expected
+from libraries.test_thesis_programs import NAMES, RUNS, expected
 from orchestrator.client.test_sessions_on_functions import Functions, emulated_lambda, emulated_openwhisk
 
 from treadle.orchestrator import embedded
@@ -285,8 +285,5 @@ def test_process_that_only_looks_sees_a_change(workers: Workers, tmp_path: Path)
 def test_program_prints_the_same_as_on_the_standard_library(workers: Workers, run: tuple[str, ...]) -> None:
     if workers.executor == "openwhisk" and run[0] == "grid_search.py":
         pytest.skip("the package of the functions has no scikit-learn")
-    ours = command(run, "-m", "treadle.multiprocessing", "--executor", workers.executor)
-    environ = {**PLAIN, **workers.environ}
-    done = subprocess.run(ours, capture_output=True, text=True, check=False, env=environ, timeout=300)
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    assert done.stdout == expected(run)
+    ours = "-m", "treadle.multiprocessing", "--executor", workers.executor
+    assert test_thesis_programs.output(run, *ours, **workers.environ) == expected(run)

@@ -12,6 +12,7 @@ from typing import Any
 from treadle.primitives.objects import Handle
 
 from .consistency import Area, follow, leave
+from .installation import FUNCTIONS
 from .places import named
 from .state import MEMORY_BYTES, SharedAreas
 
@@ -65,7 +66,7 @@ def _arrived(size: int, parts: Sequence[_Part]) -> Buffer:
 def _over_buffers() -> dict[str, Any]:
     """The functions of `sharedctypes`, whose memory is a `Buffer`."""
     names = {**vars(sharedctypes), "heap": SimpleNamespace(BufferWrapper=Buffer)}
-    for name in ("_new_value", "RawValue", "RawArray", "Value", "Array"):
+    for name in ("_new_value", *FUNCTIONS):
         standard = names[name]
         names[name] = FunctionType(standard.__code__, names, name, standard.__defaults__)
         names[name].__kwdefaults__ = standard.__kwdefaults__

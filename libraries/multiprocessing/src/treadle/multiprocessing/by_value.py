@@ -117,7 +117,7 @@ atexit.register(_digests.clear)  # they hold the globals of the program, which a
 atexit.register(_definitions.clear)
 
 
-def refresh() -> None:
+def forget_digests() -> None:
     """A process starts: it gets the globals that definitions use now."""
     with _lock:
         _digests.clear()

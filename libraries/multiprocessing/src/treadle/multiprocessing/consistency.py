@@ -117,18 +117,14 @@ def leave(name: str, area: Area) -> None:
 
 def publish() -> bool:
     """Send the changes of this process; returns whether there were any."""
-    if not _memories:  # nearly always
-        return False
     with _lock:
-        return max(copies.publish() for copies in _memories.values())
+        return max((copies.publish() for copies in _memories.values()), default=False)
 
 
 def refresh() -> bool:
     """Fetch the changes of other processes; returns whether there were any."""
-    if not _memories:
-        return False
     with _lock:
-        return max(copies.refresh() for copies in _memories.values())
+        return max((copies.refresh() for copies in _memories.values()), default=False)
 
 
 def _serve() -> None:

@@ -7,12 +7,13 @@ from multiprocessing import context, forkserver, sharedctypes
 from typing import Any
 
 from . import buffers, connections, pool, processes, queues, synchronize
+from .installation import FUNCTIONS
 from .places import spans_machines
 
 METHODS = ["spawn", "fork", "forkserver"]
 
 
-_standard = {name: getattr(sharedctypes, name) for name in ("RawValue", "RawArray", "Value", "Array")}
+_standard = {name: getattr(sharedctypes, name) for name in FUNCTIONS}
 """`install` replaces the names."""
 
 
@@ -46,7 +47,7 @@ class TreadleContext(context.BaseContext):
     def __init__(self, method: str) -> None:
         self._name = method
 
-    RawValue, RawArray, Value, Array = map(_memory, _standard)
+    RawValue, RawArray, Value, Array = map(_memory, FUNCTIONS)
 
     def Manager(self) -> Any:
         """Return a manager. Its server runs, in a process of this context."""

@@ -15,17 +15,19 @@ import multiprocessing.sharedctypes
 import multiprocessing.synchronize
 import sys
 import types
+from collections.abc import Iterable
 from typing import Any
 
+FUNCTIONS = ("RawValue", "RawArray", "Value", "Array")
+"""The functions of `sharedctypes` that make memory."""
 _installed = [False]
 _CLASSES = {
     "managers": ("connections", "SyncManager"),
     "pool": ("pool", "Pool"),
     "queues": ("queues", "JoinableQueue Queue SimpleQueue"),
-    "sharedctypes": ("", "Array RawArray RawValue Value"),
     "synchronize": ("synchronize", "Barrier BoundedSemaphore Condition Event Lock RLock Semaphore"),
 }
-"""Of submodules of `multiprocessing`: our module, or this package, and the names that it has in their place."""
+"""Of submodules of `multiprocessing`: our module and the classes that it has in their place."""
 
 
 def install() -> None:
@@ -40,17 +42,18 @@ def install() -> None:
     serializers = multiprocessing.managers.listener_client  # type: ignore[attr-defined]
     serializers["pickle"] = serializers["treadle"]
     for name, (module, classes) in _CLASSES.items():
-        _replace(name, importlib.import_module(f"{__package__}.{module}".rstrip(".")), classes.split())
+        _replace(name, importlib.import_module(f"{__package__}.{module}"), classes.split())
+    _replace("sharedctypes", package, FUNCTIONS)
     context: Any = multiprocessing.context._default_context
     context._actual_context = package.get_context()
 
 
-def _replace(name: str, ours: types.ModuleType, classes: list[str]) -> None:
+def _replace(name: str, ours: types.ModuleType, names: Iterable[str]) -> None:
     standard = getattr(multiprocessing, name)
     copy = types.ModuleType(standard.__name__, standard.__doc__)
     vars(copy).update(vars(standard))
-    for cls in classes:
-        setattr(copy, cls, getattr(ours, cls))
+    for one in names:
+        setattr(copy, one, getattr(ours, one))
     sys.modules[standard.__name__] = copy
     setattr(multiprocessing, name, copy)
 

@@ -1,7 +1,7 @@
 """Starts a process on this machine.
 
 The fork server of the standard library starts each process, as a copy of a process that has only imported this package.
-The process inherits neither descriptors nor memory: all that it gets is in one pickle.
+The process inherits no memory: all that it gets is in one pickle, and the descriptors of the connections in it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 from treadle.primitives import run_keys
 
 from . import consistency
-from .by_value import dumps, loads, refresh
+from .by_value import dumps, forget_digests, loads
 from .installation import install, is_installed
 from .places import inherited
 
@@ -48,14 +48,13 @@ class Popen(popen_forkserver.Popen):
 
     def poll(self, flag: int = os.WNOHANG) -> int | None:
         """Return the exit code; None while the process runs."""
-        ended = self.returncode is not None
-        status: int | None = super().poll(flag)
-        if status is not None and not ended:
+        before, status = self.returncode, super().poll(flag)
+        if status != before:
             consistency.refresh()
         return status
 
     def _launch(self, process_obj: Any) -> None:
-        refresh()
+        forget_digests()
         consistency.publish()
         process_obj._config.update(inherited())
         settings = spawn.get_preparation_data(process_obj._name)
@@ -77,17 +76,17 @@ class Popen(popen_forkserver.Popen):
         self.pid = forkserver.read_signed(self.sentinel)
 
 
-def _connect(inherited: list[int]) -> tuple[int, int]:
+def _connect(descriptors: list[int]) -> tuple[int, int]:
     """Ask the fork server of the program for a process; returns the descriptors of its status and its input."""
     try:
-        return forkserver.connect_to_new_process(inherited)
+        return forkserver.connect_to_new_process(descriptors)
     except OSError:  # it has ended, or a worker has cleared its temporary folder, with the socket
         vars(_server).pop("ensure_running", None)  # see `_arrived`
         with contextlib.suppress(FileNotFoundError):
             _server._stop()
         if not os.path.isdir(util.get_temp_dir()):
             process.current_process()._config.pop("tempdir")  # type: ignore[attr-defined]
-        return forkserver.connect_to_new_process(inherited)
+        return forkserver.connect_to_new_process(descriptors)
 
 
 class _Arrival:

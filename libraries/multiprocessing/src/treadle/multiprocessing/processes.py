@@ -30,5 +30,6 @@ class Process(process.BaseProcess):
 def killed() -> list[Any]:
     """Return the child processes that a signal has ended and that are not joined."""
     found: list[Any] = list(process._children)  # type: ignore[attr-defined]
-    connection.wait([one.sentinel for one in found], _REPORT_SECONDS)  # the fork server may still have to report it
+    # The fork server may still have to report it.
+    connection.wait([one.sentinel for one in found], _REPORT_SECONDS if found else 0)
     return [one for one in found if (one.exitcode or 0) < 0]

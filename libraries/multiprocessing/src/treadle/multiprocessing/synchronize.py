@@ -52,11 +52,12 @@ class SemLock:
         if self.kind == RECURSIVE_MUTEX and self._is_mine():
             self._depth += 1
             return True
-        if block and not waited(self._handle, "acquire", timeout, presence()):
+        if block:
+            taken = waited(self._handle, "acquire", timeout, presence())
+        elif taken := self._handle.try_acquire(presence()):
+            refresh()
+        if not taken:
             return False
-        if not block and not self._handle.try_acquire(presence()):
-            return False
-        refresh()
         self._depth, self._owner = self._depth + 1, threading.get_ident()
         return True
 
