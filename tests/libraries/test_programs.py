@@ -129,6 +129,39 @@ def test_executors_of_the_standard_library_use_these_processes(tmp_path: Path) -
     assert output(tmp_path, program) == ["2401", "9 16", "treadle.multiprocessing.pool True"]
 
 
+def test_wait_finds_items_of_a_process_that_has_ended(tmp_path: Path) -> None:
+    program = """
+        import multiprocessing
+        from multiprocessing.connection import wait
+
+        queue = multiprocessing.SimpleQueue()
+        process = multiprocessing.Process(target=queue.put, args=(1,))
+        process.start()
+        process.join()
+        ready = wait([queue._reader, process.sentinel])
+        print(queue._reader in ready, process.sentinel in ready, queue.get(), wait([queue._reader], 0.2))
+    """
+    assert output(tmp_path, program) == ["True True 1 []"]
+
+
+def test_threads_of_executors_end_with_them(tmp_path: Path) -> None:
+    program = """
+        import threading, time
+        from concurrent.futures import ProcessPoolExecutor
+
+        for _ in range(3):
+            with ProcessPoolExecutor(1) as executor:
+                executor.submit(abs, -1).result()
+        del executor
+        names = lambda: [thread.name for thread in threading.enumerate()]
+        while "treadle-queue-watch" in names():
+            time.sleep(0.1)
+        print(names())
+    """
+    threads = "['MainThread', 'treadle-keepers', 'treadle-object-sessions', 'treadle-presence']"
+    assert output(tmp_path, program) == [threads]
+
+
 def test_program_gets_its_arguments_and_processes_get_the_environment(tmp_path: Path) -> None:
     program = """
         import multiprocessing, os, sys

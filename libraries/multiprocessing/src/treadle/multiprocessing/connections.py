@@ -6,14 +6,16 @@ sender (`multiprocessing.resource_sharer`), so that none is inherited, and the k
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from multiprocessing import connection, managers, reduction
 from typing import Any
 
 from . import synchronize
 from .by_value import dumps
-from .pipes import remote_pipe
+from .pipes import PipeConnection, remote_pipe
 from .places import spans_machines
 from .pool import Pool
+from .queues import End
 
 SERIALIZER = "treadle"
 """The name under which managers find `Listener` and `Client`."""
@@ -60,6 +62,17 @@ class Listener(connection.Listener):
 
 def client(address: Any, family: str | None = None, authkey: bytes | None = None) -> Connection:
     return _taken(connection.Client(address, family, authkey))
+
+
+def wait(object_list: Iterable[Any], timeout: float | None = None) -> list[Any]:
+    """Return the objects that are ready, as the function of the standard library.
+
+    What a process sent before it died is ready when its sentinel is, although our descriptors follow the keeper later.
+    """
+    objects = list(object_list)
+    ready = connection.wait(objects, timeout)
+    others = [one for one in objects if isinstance(one, End | PipeConnection) and one not in ready] if ready else []
+    return ready + [one for one in others if one.poll()]
 
 
 managers.listener_client[SERIALIZER] = Listener, client  # type: ignore[attr-defined]

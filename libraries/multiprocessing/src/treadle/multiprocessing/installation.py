@@ -7,6 +7,7 @@ submodules there are copies with our classes, because the originals use their ow
 from __future__ import annotations
 
 import importlib
+import multiprocessing.connection
 import multiprocessing.context
 import multiprocessing.managers
 import multiprocessing.pool
@@ -21,13 +22,14 @@ from typing import Any
 FUNCTIONS = ("RawValue", "RawArray", "Value", "Array")
 """The functions of `sharedctypes` that make memory."""
 _installed = [False]
-_CLASSES = {
+_NAMES = {
+    "connection": ("connections", "wait"),
     "managers": ("connections", "SyncManager"),
     "pool": ("pool", "Pool"),
     "queues": ("queues", "JoinableQueue Queue SimpleQueue"),
     "synchronize": ("synchronize", "Barrier BoundedSemaphore Condition Event Lock RLock Semaphore"),
 }
-"""Of submodules of `multiprocessing`: our module and the classes that it has in their place."""
+"""Of submodules of `multiprocessing`: our module, and the classes and functions that it has in their place."""
 
 
 def install() -> None:
@@ -41,8 +43,8 @@ def install() -> None:
             setattr(multiprocessing, name, getattr(package, name))
     serializers = multiprocessing.managers.listener_client  # type: ignore[attr-defined]
     serializers["pickle"] = serializers["treadle"]
-    for name, (module, classes) in _CLASSES.items():
-        _replace(name, importlib.import_module(f"{__package__}.{module}"), classes.split())
+    for name, (module, names) in _NAMES.items():
+        _replace(name, importlib.import_module(f"{__package__}.{module}"), names.split())
     _replace("sharedctypes", package, FUNCTIONS)
     context: Any = multiprocessing.context._default_context
     context._actual_context = package.get_context()

@@ -7,7 +7,6 @@ import errno
 import io
 from collections import deque
 from collections.abc import Callable
-from functools import partial
 from multiprocessing import connection
 from typing import Any
 
@@ -95,7 +94,7 @@ class PipeConnection(connection._ConnectionBase):
         """Return a descriptor for `connection.wait`. It is readable while there is something to receive."""
         self._check_closed()
         if self._watch is None:
-            self._watch = Watch(partial(self._pipe.ready, self._end))
+            self._watch = Watch(self, self._pipe, self._end)
         return self._watch.descriptor
 
     def send(self, obj: Any) -> None:
@@ -120,6 +119,8 @@ class PipeConnection(connection._ConnectionBase):
         return waited(self._pipe, "ready", timeout, self._end)
 
     def _close(self) -> None:
+        if self._watch is not None:
+            self._watch.end()
         with contextlib.suppress(Exception):  # the keeper has ended, or the interpreter ends
             self._pipe.close(self._end, presence())
 

@@ -10,7 +10,8 @@ import contextlib
 import multiprocessing.queues
 import os
 import threading
-from collections.abc import Callable
+import weakref
+from functools import partial
 from queue import Empty
 from typing import Any
 
@@ -24,6 +25,8 @@ from .state import QueueItems
 from .synchronize import waited
 
 _Standard = multiprocessing.queues.Queue  # `install` replaces the name
+_WATCH_SECONDS = 1.0
+"""After which the thread of a watch looks whether it is still needed."""
 
 
 class Places:
@@ -89,7 +92,7 @@ class End:
     def fileno(self) -> int:
         """Return a descriptor for `connection.wait`. It is readable while there are items."""
         if self._watch is None:
-            self._watch = Watch(self._channel.ready)
+            self._watch = Watch(self, self._channel)
         return self._watch.descriptor
 
     def poll(self, timeout: float | None = 0.0) -> bool:
@@ -99,6 +102,8 @@ class End:
     def close(self) -> None:
         """Refuse later calls. The items stay for other processes."""
         self.closed = True
+        if self._watch is not None:
+            self._watch.end()
 
     def _check(self) -> None:
         if self.closed:
@@ -106,26 +111,41 @@ class End:
 
 
 class Watch:
-    """Makes a descriptor readable while there are items, as far as this process knows. `ready` waits for one."""
+    """Makes a descriptor readable while there are items, as far as this process knows, as long as its owner lives."""
 
-    def __init__(self, ready: Callable[[], object]) -> None:
+    def __init__(self, owner: object, channel: Handle[Any], *arguments: Any) -> None:
         self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._ready, self._taken = ready, threading.Event()
+        self._ready = partial(waited, channel, "ready", _WATCH_SECONDS, *arguments)
+        self._changed, self._taken, self._ended = threading.Condition(), 0, False
+        weakref.finalize(owner, self.end)
         threading.Thread(target=self._run, name="treadle-queue-watch", daemon=True).start()
 
     def look(self) -> None:
         """An item was taken: look whether there is another one."""
-        with contextlib.suppress(BlockingIOError):
+        with self._changed, contextlib.suppress(BlockingIOError):
+            self._taken += 1
+            self._changed.notify()
             os.eventfd_read(self.descriptor)
-        self._taken.set()
+
+    def end(self) -> None:
+        with self._changed:
+            self._ended = True
+            self._changed.notify()
 
     def _run(self) -> None:
         with contextlib.suppress(TreadleError):  # the keeper has ended
-            while True:
-                self._ready()
+            while not self._ended:
+                taken = self._taken
+                if self._ready():
+                    self._announce(taken)
+            os.close(self.descriptor)
+
+    def _announce(self, taken: int) -> None:
+        """There were items before one more than `taken` was taken. Wait until then."""
+        with self._changed:
+            if self._taken == taken:
                 os.eventfd_write(self.descriptor, 1)
-                self._taken.wait()
-                self._taken.clear()
+                self._changed.wait_for(lambda: self._ended or self._taken != taken)
 
 
 class SimpleQueue(multiprocessing.queues.SimpleQueue):  # type: ignore[type-arg]
