@@ -14,7 +14,7 @@ UNIT := tests/dsl --ignore tests/dsl/test_evaluation.py tests/orchestrator/plann
 	tests/primitives/traversal/test_machine.py tests/orchestrator/dispatcher/test_pool_machine.py \
 	tests/triggers/test_machine.py tests/triggers/test_judge.py tests/triggers/test_positions.py
 
-SYSTEM_PACKAGES := iproute2 iptables docker-compose default-jre-headless maven
+SYSTEM_PACKAGES := iproute2 iptables docker-compose default-jre-headless maven '^libpython3[.][0-9]+-testsuite$$'
 
 .PHONY: demo unit test explore system-packages check compiled docs format chaos fuzz budgets bench workloads isolated pythons corners clean
 

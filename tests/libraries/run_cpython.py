@@ -27,6 +27,10 @@ for table in TABLES:
     LEFT_OUT |= tomllib.loads((Path(__file__).parent / table).read_text("utf-8"))
 
 
+_lines, sys.stdout = sys.stdout, sys.stderr
+"""Tests print, too."""
+
+
 class Lines(unittest.TestResult):
     """Writes the outcome of each test as a line."""
 
@@ -56,12 +60,12 @@ class Lines(unittest.TestResult):
 
 
 def name_of(test: unittest.TestCase) -> str:
-    return test.id().removeprefix("cpython_suite.")
+    return f"{type(test).__name__}.{test.id().rpartition('.')[2]}"
 
 
 def write(test: str, outcome: str, seconds: float) -> None:
-    sys.stdout.write(json.dumps({"test": test, "outcome": outcome, "seconds": round(seconds, 2)}) + "\n")
-    sys.stdout.flush()
+    _lines.write(json.dumps({"test": test, "outcome": outcome, "seconds": round(seconds, 2)}) + "\n")
+    _lines.flush()
 
 
 def late(*_: object) -> None:

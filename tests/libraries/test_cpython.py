@@ -1,13 +1,14 @@
-"""CPython's own tests of `multiprocessing`, unmodified, on treadle.multiprocessing."""
+"""CPython's own tests of `multiprocessing` and `concurrent.futures`, unmodified, on treadle.multiprocessing."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +17,9 @@ from typing import Any
 import pytest
 from e2e.hosts import hosts
 from e2e.project import TREADLE, project
+from emulators import openwhisk as actions
 from emulators.lambda_place import lambda_place
+from orchestrator.client.test_sessions_on_functions import OPENWHISK
 
 from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
@@ -26,39 +29,58 @@ SHARES = 4
 """Processes that run the tests. They mostly wait."""
 AT_LEAST = 150
 """Tests that pass, in every supported version of Python."""
+FUTURES_AT_LEAST = 50
+"""The part of `concurrent.futures` in them."""
 
 pytestmark = [
     pytest.mark.timeout(900),
     pytest.mark.skipif(
         importlib.util.find_spec("test") is None or importlib.util.find_spec("test._test_multiprocessing") is None,
-        reason="this Python has no tests of its own: install them, for example libpython3-testsuite",
+        reason="this Python has no tests of its own: `make system-packages` installs them for Debian's",
     ),
 ]
+
+
+def futures_tests() -> Path | None:
+    """The tests of `concurrent.futures`, a file or a folder: of this interpreter, or of Debian's with its version."""
+    folders = [*importlib.import_module("test").__path__, f"/usr/lib/python3.{sys.version_info.minor}/test"]
+    found = [Path(folder, f"test_concurrent_futures{ending}") for folder in folders for ending in ("", ".py")]
+    return next((path for path in found if path.exists()), None)
+
+
+def modules(copies: Path) -> list[str]:
+    """The folders of the modules that processes import, one of them new."""
+    copies.mkdir()
+    if found := futures_tests():
+        copy: Any = shutil.copytree if found.is_dir() else shutil.copy
+        copy(found, copies / found.name)
+    return [str(RUNNER.parent), str(copies)]
+
+
+def path_of(copies: Path) -> str:
+    return os.pathsep.join(modules(copies))
 
 
 @contextmanager
 def here(folder: Path) -> Iterator[dict[str, str]]:
     """Processes on this machine."""
-    yield {}
+    yield {"PYTHONPATH": path_of(folder / "copies")}
 
 
 @contextmanager
 def at_workers(folder: Path) -> Iterator[dict[str, str]]:
     """Processes at the 24 workers of this machine."""
-    home = Home(folder)
+    home = Home(folder / "home")
     home.profiles.write_text("[many]\nslots = 24\n")
-    try:
-        yield {"TREADLE_HOME": str(home.path), "TREADLE_PROFILE": "many", "CPYTHON_SUITE_EXECUTOR": "local"}
-    finally:
-        embedded.down(home)
+    with executor("local", home, folder) as environ:
+        yield environ
 
 
 @contextmanager
 def on_two_hosts(folder: Path) -> Iterator[dict[str, str]]:
     """Processes at twelve workers of each of two drivers with separate homes."""
-    worker = [TREADLE, "worker", "--max-tasks", "12"]
-    modules = str(RUNNER.parent)
-    with project(folder, TREADLE_PEERS="tls://127.0.0.1:0", PYTHONPATH=modules) as found, hosts(found, worker) as made:
+    worker, path = [TREADLE, "worker", "--max-tasks", "12"], path_of(folder / "copies")
+    with project(folder, TREADLE_PEERS="tls://127.0.0.1:0", PYTHONPATH=path) as found, hosts(found, worker) as made:
         made.start("left")
         made.start("right")
         yield {**found.environ, "CPYTHON_SUITE_EXECUTOR": "local"}
@@ -69,16 +91,40 @@ def on_functions(folder: Path) -> Iterator[dict[str, str]]:
     """Processes in 24 functions of an emulated Lambda."""
     home = Home(folder / "home")
     with lambda_place(folder, concurrency=24) as place:
-        place.deploy(str(home.key), code=[*place.code, str(RUNNER.parent)], timeout=300)
+        place.deploy(str(home.key), code=[*place.code, *modules(folder / "code")], timeout=300)
         home.profiles.write_text(place.profile("many", concurrency=24).replace("60s", "300s"))
-        settings = {"TREADLE_PROFILE": "many", "TREADLE_PEERS": "tls://127.0.0.1:0", "CPYTHON_SUITE_EXECUTOR": "lambda"}
-        try:
-            yield {"TREADLE_HOME": str(home.path), **place.emulator.credentials, **settings}
-        finally:
-            embedded.down(home)
+        with executor("lambda", home, folder) as environ:
+            yield {**environ, **place.emulator.credentials}
 
 
-ELSEWHERE = [pytest.param(place, marks=pytest.mark.chaos) for place in (at_workers, on_two_hosts, on_functions)]
+@contextmanager
+def in_actions(folder: Path) -> Iterator[dict[str, str]]:
+    """Processes in 24 actions of an emulated OpenWhisk."""
+    home = Home(folder / "home")
+    with actions.openwhisk(folder / "emulator") as emulator:
+        actions.deploy(emulator, str(home.key), seconds=300, environment={"PYTHONPATH": path_of(folder / "code")})
+        secret = home.secrets / "openwhisk"
+        secret.touch(mode=0o600)
+        secret.write_text(emulator.key)
+        profile = OPENWHISK.replace("[functions", "[many").format(endpoint=emulator.endpoint)
+        home.profiles.write_text(profile.replace("concurrency = 2", "concurrency = 24").replace("60s", "300s"))
+        with executor("openwhisk", home, folder) as environ:
+            yield environ
+
+
+@contextmanager
+def executor(name: str, home: Home, folder: Path) -> Iterator[dict[str, str]]:
+    """The profile `many` of a home, whose servers end with the block."""
+    environ = {"TREADLE_HOME": str(home.path), "TREADLE_PROFILE": "many", "TREADLE_PEERS": "tls://127.0.0.1:0"}
+    try:
+        yield {**environ, "CPYTHON_SUITE_EXECUTOR": name, "PYTHONPATH": path_of(folder / "copies")}
+    finally:
+        embedded.down(home)
+
+
+ELSEWHERE = [
+    pytest.param(place, marks=pytest.mark.chaos) for place in (at_workers, on_two_hosts, on_functions, in_actions)
+]
 
 
 @pytest.fixture(scope="module", params=[here, *ELSEWHERE], ids=lambda place: place.__name__)
@@ -87,10 +133,10 @@ def outcomes(
 ) -> Iterator[list[dict[str, Any]]]:
     """The outcomes of all tests."""
     with TemporaryDirectory() as folder, request.param(Path(folder)) as place:  # short: names of sockets are, too
-        yield run(tmp_path_factory, {"PYTHONPATH": str(RUNNER.parent), **place} if place else {})
+        yield run(tmp_path_factory, place)
 
 
-def run(folders: pytest.TempPathFactory, environ: dict[str, str]) -> list[dict[str, Any]]:
+def run(folders: pytest.TempPathFactory, environ: Mapping[str, str]) -> list[dict[str, Any]]:
     runners = []
     for number in range(SHARES):
         folder = folders.mktemp("share")  # the tests write files
@@ -115,3 +161,12 @@ def test_tests_of_cpython_pass(outcomes: list[dict[str, Any]]) -> None:
 def test_tests_of_cpython_run_to_their_end(outcomes: list[dict[str, Any]]) -> None:
     assert [one["test"] for one in outcomes if one["outcome"] == "ended"] == ["all"] * SHARES
     assert sum(one["outcome"] == "passed" for one in outcomes) >= AT_LEAST
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("test") is None or futures_tests() is None,
+    reason="there are no tests of concurrent.futures: `make system-packages` installs them",
+)
+def test_tests_of_futures_pass(outcomes: list[dict[str, Any]]) -> None:
+    passed = [one["test"] for one in outcomes if one["outcome"] == "passed"]
+    assert sum(name.startswith("ProcessPool") for name in passed) >= FUTURES_AT_LEAST
