@@ -1,125 +1,68 @@
-"""treadle.multiprocessing beside the standard library: microseconds for each operation, the median of several rounds.
+"""The micro-benchmarks of the thesis "Lithops multiprocessing" (URV, 2021): operations on the standard library, on
+treadle, on treadle's workers, on emulated functions, and on Lithops.
 
-    python bench/multiprocessing_bench.py [--rounds 5] [--scale 1.0]
+    python bench/multiprocessing_bench.py [--only pipe,queue] [--rivals "treadle;Lithops 3.8"]
+                                          [--rounds 5] [--seconds 1] [--timeout 120]
 
-Run it on a quiet machine: each operation is a few switches between processes.
+Each measurement is a process of its own, which runs `multiprocessing_operations.py`. The rounds go from rival to rival
+and around again. A figure is the median of the rounds, and the lowest (of MB/s: the highest). A rival that fails or
+takes too long is not run again. Run it on a quiet machine: each operation is a few switches between processes.
 """
 
 from __future__ import annotations
 
 import argparse
-import multiprocessing
+import json
 import statistics
-import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
 
-import treadle.multiprocessing
+from harness.multiprocessing_rivals import RIVALS, Rival, in_turn, output, rivals
+from harness.settings import BENCH
+from multiprocessing_operations import OPERATIONS
 
-
-def echo(end: Any) -> None:
-    for item in iter(end.recv, None):
-        end.send(item)
+Figures = dict[str, float]
 
 
-def pass_on(source: Any, target: Any) -> None:
-    for item in iter(source.get, None):
-        target.put(item)
-
-
-def nothing(_: int) -> None: ...
-
-
-def per_call(count: int, work: Callable[[], object]) -> float:
-    """Microseconds of each of `count` calls."""
-    begun = time.perf_counter()
-    for _ in range(count):
-        work()
-    return (time.perf_counter() - begun) / count * 1e6
-
-
-def pipe(module: Any, count: int) -> float:
-    mine, other = module.Pipe()
-    process = module.Process(target=echo, args=(other,))
-    process.start()
-
-    def both_ways() -> None:
-        mine.send(b"x")
-        mine.recv()
-
-    both_ways()
-    found = per_call(count, both_ways)
-    mine.send(None)
-    process.join()
+def figures(operation: str, seconds: float, timeout: float, rival: Rival) -> Figures:
+    printed = output(rival, [str(BENCH / "multiprocessing_operations.py"), operation, str(seconds)], timeout)
+    found: Figures = json.loads(printed.splitlines()[-1])
     return found
 
 
-def queue(module: Any, count: int) -> float:
-    there, back = module.Queue(), module.Queue()
-    process = module.Process(target=pass_on, args=(there, back))
-    process.start()
-
-    def both_ways() -> None:
-        there.put(b"x")
-        back.get()
-
-    both_ways()
-    found = per_call(count, both_ways)
-    there.put(None)
-    process.join()
-    return found
+def number(value: float) -> str:
+    return f"{value:.3g}" if value < 100 else f"{value:.0f}"
 
 
-def pool(module: Any, count: int) -> float:
-    with module.Pool(2) as workers:
-        workers.map(nothing, range(64))
-        return per_call(count, lambda: workers.map(nothing, range(64)))
+def cell(title: str, found: Sequence[Figures]) -> str:
+    values = [one[title] for one in found]
+    best = max if title.endswith("MB/s") else min
+    return f"{number(statistics.median(values))} ({number(best(values))})"
 
 
-def start(module: Any, count: int) -> float:
-    def run() -> None:
-        process = module.Process(target=nothing, args=(1,))
-        process.start()
-        process.join()
-
-    run()
-    return per_call(count, run)
+def rows(operation: str, results: dict[str, list[Figures]], failed: dict[str, str]) -> list[list[str]]:
+    titles = next((list(found[0]) for found in results.values() if found), [operation])
+    return [[title, *(failed.get(name) or cell(title, found) for name, found in results.items())] for title in titles]
 
 
-def lock(module: Any, count: int) -> float:
-    found = module.Lock()
-
-    def both() -> None:
-        found.acquire()
-        found.release()
-
-    both()
-    return per_call(count, both)
-
-
-BENCHES = [
-    ("Pipe, round trip", pipe, 3000),
-    ("Queue, round trip", queue, 1000),
-    ("Pool(2).map(64)", pool, 50),
-    ("Lock, acquire and release", lock, 2000),
-    ("Process, start to end", start, 20),
-]
+def chosen() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default=",".join(OPERATIONS), metavar="OPERATION,...")
+    parser.add_argument("--rivals", default=";".join(RIVALS), metavar="RIVAL;...")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each figure")
+    parser.add_argument("--timeout", type=float, default=120, metavar="SECONDS", help="of each process")
+    return parser.parse_args()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--scale", type=float, default=1.0, help="factor of the number of calls")
-    options = parser.parse_args()
-    modules = [("fork", multiprocessing.get_context("fork")), ("forkserver", multiprocessing.get_context("forkserver"))]
-    modules.append(("treadle", treadle.multiprocessing))
-    print(f"{'us, median (lowest)':28}" + "".join(f"{name:>20}" for name, _ in modules))
-    for title, bench, count in BENCHES:
-        line = f"{title:28}"
-        for _, module in modules:
-            found = [bench(module, max(1, int(count * options.scale))) for _ in range(options.rounds)]
-            line += f"{f'{statistics.median(found):.1f} ({min(found):.1f})':>20}"
-        print(line, flush=True)
+    options = chosen()
+    with rivals(options.rivals.split(";")) as found:
+        print("| median (best) | " + " | ".join(found) + " |\n|---|" + "--:|" * len(found))
+        for operation in options.only.split(","):
+            work = partial(figures, operation, options.seconds, options.timeout)
+            for row in rows(operation, *in_turn(found, options.rounds, work)):
+                print("| " + " | ".join(row) + " |", flush=True)
 
 
 if __name__ == "__main__":
