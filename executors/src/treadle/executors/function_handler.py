@@ -242,9 +242,17 @@ class Handler:
             self._bundle = digest
 
     def _empty(self) -> None:
-        """Clear the temporary folder, so that one task's files are not visible to the next and do not fill the disk."""
-        shutil.rmtree(self._folder / "tmp", ignore_errors=True)
-        (self._folder / "tmp").mkdir(exist_ok=True)
+        """Clear the temporary folder, so that one task's files are not visible to the next and do not fill the disk.
+
+        The folders of `multiprocessing` stay: its fork server listens in one, and serves later tasks, too.
+        """
+        temporary = self._folder / "tmp"
+        temporary.mkdir(exist_ok=True)
+        for entry in temporary.iterdir():
+            if entry.is_symlink() or not entry.is_dir():
+                entry.unlink(missing_ok=True)
+            elif not entry.name.startswith("pymp-"):
+                shutil.rmtree(entry, ignore_errors=True)
 
     def _secret(self, name: str) -> str:
         try:
