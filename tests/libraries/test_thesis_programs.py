@@ -11,11 +11,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+
+from treadle.orchestrator import embedded
+from treadle.orchestrator.environment.home import Home
 
 PROGRAMS = Path(__file__).parent.parent.parent / "examples" / "multiprocessing"
 RUNS = [
@@ -65,21 +69,26 @@ def test_program_prints_the_same_as_on_the_standard_library(run: tuple[str, ...]
     assert output(run, "-m", "treadle.multiprocessing") == expected(run)
 
 
-def children(parent: int) -> Iterator[int]:
-    """All descendants of a process."""
+def children_of(parent: int) -> list[int]:
     try:
         threads = list(Path(f"/proc/{parent}/task").iterdir())
-        found = [int(child) for thread in threads for child in (thread / "children").read_text().split()]
+        return [int(child) for thread in threads for child in (thread / "children").read_text().split()]
     except OSError:  # it has ended
-        return
-    for child in found:
+        return []
+
+
+def children(parent: int) -> Iterator[int]:
+    """All descendants of a process."""
+    for child in children_of(parent):
         yield child
         yield from children(child)
 
 
-def workers(program: int) -> list[int]:
-    """The processes that the program has started: below its fork server."""
-    return [worker for process in children(program) if is_fork_server(process) for worker in children(process)]
+def processes(above: int) -> list[int]:
+    """The processes of the program, below its fork servers, and the workers that these are at."""
+    servers = [process for process in children(above) if is_fork_server(process)]
+    workers = [process for process in children(above) if not set(servers).isdisjoint(children_of(process))]
+    return [process for server in servers for process in children(server)] + workers
 
 
 def is_fork_server(process: int) -> bool:
@@ -89,11 +98,44 @@ def is_fork_server(process: int) -> bool:
         return False
 
 
+class Place(NamedTuple):
+    """Where the processes of a program run."""
+
+    options: tuple[str, ...]
+    environ: Mapping[str, str]
+    above: Callable[[int], int]
+    """By the program's id: the process below which the others are."""
+
+
+@pytest.fixture(scope="module", params=["here", "at workers"])
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    home = Home(tmp_path_factory.mktemp("home"))
+    if request.param == "here":
+        yield Place((), {}, int)
+        return
+    home.profiles.write_text("[many]\nslots = 9\n")
+    environ = {"TREADLE_HOME": str(home.path), "TREADLE_PROFILE": "many", "TREADLE_PEERS": "tls://127.0.0.1:0"}
+
+    def driver(_: int) -> int:
+        found = embedded.running_driver(home)
+        return found.pid if found else os.getpid()
+
+    try:
+        yield Place(("--executor", "local"), environ, driver)
+    finally:
+        embedded.down(home)
+
+
 @contextlib.contextmanager
-def started(run: list[str]) -> Iterator[subprocess.Popen[str]]:
+def started(run: list[str], environ: Mapping[str, str]) -> Iterator[subprocess.Popen[str]]:
     """A program, whose processes are all killed at the end."""
     with subprocess.Popen(
-        run, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=PLAIN, start_new_session=True
+        run,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**PLAIN, **environ},
+        start_new_session=True,
     ) as program:
         try:
             yield program
@@ -105,17 +147,18 @@ def started(run: list[str]) -> Iterator[subprocess.Popen[str]]:
 @pytest.mark.chaos
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("run", LONG, ids=NAMES)
-def test_killed_process_is_named_or_does_not_matter(run: tuple[str, ...], seed: int) -> None:
+def test_killed_process_is_named_or_does_not_matter(place: Place, run: tuple[str, ...], seed: int) -> None:
     generator = random.Random(seed)
-    ours = command(run, "-m", "treadle.multiprocessing")
-    with started(ours) as program:
-        while not workers(program.pid):
+    ours = command(run, "-m", "treadle.multiprocessing", *place.options)
+    with started(ours, place.environ) as program:
+        while not (found := processes(place.above(program.pid))):
             time.sleep(0.02)
         time.sleep(generator.uniform(0, 2))
-        with contextlib.suppress(ProcessLookupError, IndexError):  # the program has just ended
-            os.kill(generator.choice(workers(program.pid)), signal.SIGKILL)
+        found = processes(place.above(program.pid)) or found
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.kill(generator.choice(found), signal.SIGKILL)
         killed = time.monotonic()
-        output, errors = program.communicate(timeout=30)
+        output, errors = program.communicate(timeout=60)
         seconds = time.monotonic() - killed
     if program.returncode == 0:
         assert output == expected(run)
