@@ -129,6 +129,31 @@ def test_executors_of_the_standard_library_use_these_processes(tmp_path: Path) -
     assert output(tmp_path, program) == ["2401", "9 16", "treadle.multiprocessing.pool True"]
 
 
+def test_processes_begin_with_the_libraries_of_the_program(tmp_path: Path) -> None:
+    (tmp_path / "installed").mkdir()
+    (tmp_path / "installed" / "locking_library.py").write_text(
+        "import multiprocessing\nlock = multiprocessing.Lock()\n"
+    )
+    program = """
+        import multiprocessing, sys
+        import locking_library, numpy, sqlite3
+
+        def look(found):
+            with locking_library.lock:
+                found.put(("sqlite3" in sys.modules, numpy.random.random()))
+
+        found = multiprocessing.SimpleQueue()
+        for _ in range(2):
+            process = multiprocessing.Process(target=look, args=(found,))
+            process.start()
+            process.join()
+        (first, one), (second, other) = found.get(), found.get()
+        print(first, second, one == other)
+    """
+    environ = {"PYTHONPATH": str(tmp_path / "installed")}
+    assert output(tmp_path, program, environ) == ["True True False"]
+
+
 def test_wait_finds_items_of_a_process_that_has_ended(tmp_path: Path) -> None:
     program = """
         import multiprocessing

@@ -37,6 +37,7 @@ def install() -> None:
     if _installed[0]:
         return
     _installed[0] = True
+    sys.meta_path.insert(0, _Dill)
     package = importlib.import_module(__package__)
     for name in package.__all__:
         if hasattr(multiprocessing, name):
@@ -48,6 +49,16 @@ def install() -> None:
     _replace("sharedctypes", package, FUNCTIONS)
     context: Any = multiprocessing.context._default_context
     context._actual_context = package.get_context()
+
+
+class _Dill:
+    """Lets libraries that pickle with dill send a function of `__main__` with the globals that it uses."""
+
+    @staticmethod
+    def find_spec(name: str, *_: Any) -> None:
+        """Change a setting of dill while it is imported. Nothing is found here."""
+        if name == "dill._dill":
+            importlib.import_module("dill.settings").settings["recurse"] = True
 
 
 def _replace(name: str, ours: types.ModuleType, names: Iterable[str]) -> None:

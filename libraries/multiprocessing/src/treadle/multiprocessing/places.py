@@ -29,6 +29,7 @@ _PLACE = "treadle_objects"
 """Key of the configuration that each process inherits from the process that started it."""
 _lock, _beginning = threading.RLock(), threading.RLock()
 _presence: dict[tuple[int, Access], int] = {}
+_forbidden: list[bool] = []
 _executors: list[str] = []
 _sessions: list[Session] = []
 """At most one executor, and its session."""
@@ -41,6 +42,11 @@ def set_executor(name: str) -> None:
     if _PLACE in current_process()._config:  # type: ignore[attr-defined]
         raise RuntimeError("set the executor before the first process, lock, queue or pool")
     _executors[:] = [name]
+
+
+def forbid() -> None:
+    """Refuse to make objects: this process is a fork server, which imports libraries."""
+    _forbidden.append(True)
 
 
 def workers() -> Session | None:
@@ -59,6 +65,8 @@ def place() -> Access:
     config: dict[str, Any] = current_process()._config  # type: ignore[attr-defined]
     with _lock:
         if _PLACE not in config:
+            if _forbidden:
+                raise ImportError("a library that makes a lock or queue is imported by each process")
             folder = os.path.join(util.get_temp_dir(), "treadle")
             at = workers()
             keepers = at.keepers() if at else Keepers(folder)

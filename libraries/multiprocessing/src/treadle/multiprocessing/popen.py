@@ -1,7 +1,8 @@
 """Starts a process on this machine.
 
-The fork server of the standard library starts each process, as a copy of a process that has only imported this package.
-The process inherits no memory: all that it gets is in one pickle, and the descriptors of the connections in it.
+The fork server of the standard library starts each process, as a copy of a process that has only imported this package
+and the libraries of the program. The process inherits no memory: all that it gets is in one pickle, and the descriptors
+of the connections in it.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from .installation import install, is_installed
 from .places import inherited
 
 _server: Any = forkserver._forkserver
+_LIBRARIES = "libraries"
+_DEFINITIONS = types.ModuleType, type, types.FunctionType, types.BuiltinFunctionType
 
 
 class Popen(popen_forkserver.Popen):
@@ -60,6 +63,7 @@ class Popen(popen_forkserver.Popen):
         settings = spawn.get_preparation_data(process_obj._name)
         for name in ("init_main_from_name", "init_main_from_path"):
             settings.pop(name, None)  # the program's file does not run again
+        settings[_LIBRARIES] = _libraries()
         context.set_spawning_popen(self)
         try:
             body = dumps(process_obj)
@@ -68,12 +72,27 @@ class Popen(popen_forkserver.Popen):
             context.set_spawning_popen(None)
 
     def _start(self, settings: dict[str, Any], arrival: tuple[Any, ...]) -> None:
+        _preload(settings.pop(_LIBRARIES))
         self.sentinel, writer = _connect(self._fds)
         alive = os.dup(writer)  # its end tells the process that its parent has ended
         self.finalizer = util.Finalize(self, util.close_fds, (alive, self.sentinel))  # type: ignore[attr-defined]
         with open(writer, "wb") as file:
             file.write(pickle.dumps(settings) + pickle.dumps(_Arrival(run_keys.held(), *arrival)))
         self.pid = forkserver.read_signed(self.sentinel)
+
+
+def _libraries() -> list[str]:
+    """The modules that define what the program's file uses, without the program's own."""
+    values = [value for value in vars(sys.modules["__main__"]).values() if isinstance(value, _DEFINITIONS)]
+    names = {value.__name__ if isinstance(value, types.ModuleType) else value.__module__ for value in values}
+    files = {name: getattr(sys.modules.get(name), "__file__", None) for name in names}
+    return sorted(name for name, file in files.items() if file and not file.startswith(os.path.abspath(sys.path[0])))
+
+
+def _preload(libraries: list[str]) -> None:
+    """Let the fork server import the libraries when it starts, as far as they are on this machine."""
+    own = [f"{__package__}.fork_server", *([f"{__package__}.installed"] if is_installed() else [])]
+    forkserver.set_forkserver_preload(list(dict.fromkeys([*own, *_server._preload_modules, *libraries])))
 
 
 def _connect(descriptors: list[int]) -> tuple[int, int]:
@@ -120,6 +139,8 @@ def _arrived(
     sys.modules["__main__"] = sys.modules["__mp_main__"] = main
     if installed:
         install()
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()  # the fork server has one state for all
     found: process.BaseProcess = loads(body)
     return found
 
