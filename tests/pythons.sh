@@ -33,8 +33,8 @@ check() { # version, lowest-direct or highest; chained, since a failure must end
             -n "${PROCESSES:-2}" --dist loadfile --no-loadscope-reorder "${core[@]}"
 }
 
-install() { # environment, what; wheels only, and without the workspace's settings, which hold back Python 3.11
-    "$uv" pip install --quiet --no-config --only-binary :all: --python "$@"
+install() { # environment, what; wheels only, but for pandarallel, which has none, and without the workspace's settings, which hold back Python 3.11
+    "$uv" pip install --quiet --no-config --only-binary :all: --no-binary pandarallel --python "$@"
 }
 
 found=() missing=()

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import pytest
-from libraries import test_thesis_programs
+from libraries import test_library_programs, test_thesis_programs
 from libraries.programs import output, run
 from libraries.test_thesis_programs import NAMES, RUNS, expected
 from orchestrator.client.test_sessions_on_functions import Functions, emulated_lambda, emulated_openwhisk
@@ -285,5 +285,12 @@ def test_process_that_only_looks_sees_a_change(workers: Workers, tmp_path: Path)
 def test_program_prints_the_same_as_on_the_standard_library(workers: Workers, run: tuple[str, ...]) -> None:
     if workers.executor == "openwhisk" and run[0] == "grid_search.py":
         pytest.skip("the package of the functions has no scikit-learn")
+    ours = "-m", "treadle.multiprocessing", "--executor", workers.executor
+    assert test_thesis_programs.output(run, *ours, **workers.environ) == expected(run)
+
+
+@pytest.mark.parametrize("workers", [local], ids=["local"], indirect=True)
+@pytest.mark.parametrize("run", test_library_programs.RUNS, ids=test_library_programs.NAMES)
+def test_library_program_prints_the_same(workers: Workers, run: tuple[str, ...]) -> None:
     ours = "-m", "treadle.multiprocessing", "--executor", workers.executor
     assert test_thesis_programs.output(run, *ours, **workers.environ) == expected(run)
