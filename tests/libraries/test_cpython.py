@@ -101,7 +101,7 @@ def on_functions(folder: Path) -> Iterator[dict[str, str]]:
 def in_actions(folder: Path) -> Iterator[dict[str, str]]:
     """Processes in 24 actions of an emulated OpenWhisk."""
     home = Home(folder / "home")
-    with actions.openwhisk(folder / "emulator") as emulator:
+    with TemporaryDirectory() as short, actions.openwhisk(Path(short)) as emulator:
         actions.deploy(emulator, str(home.key), seconds=300, environment={"PYTHONPATH": path_of(folder / "code")})
         secret = home.secrets / "openwhisk"
         secret.touch(mode=0o600)

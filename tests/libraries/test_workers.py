@@ -122,6 +122,22 @@ def test_process_dies_of_a_signal_and_of_its_own(workers: Workers, tmp_path: Pat
     assert workers.output(tmp_path, program) == ["-15 False []", "-6"]
 
 
+def test_later_processes_of_a_worker_have_a_folder(workers: Workers, tmp_path: Path) -> None:
+    program = """
+        import multiprocessing, pathlib
+
+        def write():
+            pathlib.Path("notes").write_text("")
+
+        for _ in range(3):
+            process = multiprocessing.Process(target=write)
+            process.start()
+            process.join()
+            print(process.exitcode)
+    """
+    assert workers.output(tmp_path, program) == ["0", "0", "0"]
+
+
 def test_process_that_a_worker_starts_runs_beside_it(workers: Workers, tmp_path: Path) -> None:
     program = """
         import multiprocessing, os

@@ -74,6 +74,7 @@ def place() -> Access:
 
             def close() -> None:
                 config.pop(_PLACE, None)
+                _sessions.clear()
                 (at.end if at else keepers.close)()
 
             util.Finalize(None, close, exitpriority=-50)  # after the children ended, before the folder is removed
