@@ -215,6 +215,18 @@ def test_memory_of_this_machine_is_refused(workers: Workers, tmp_path: Path) -> 
     assert "memory" in done.stderr.splitlines()[-2]
 
 
+def test_executor_that_needs_ids_of_processes_is_refused(workers: Workers, tmp_path: Path) -> None:
+    program = """
+        from concurrent.futures import ProcessPoolExecutor
+
+        with ProcessPoolExecutor(1, max_tasks_per_child=2) as executor:
+            executor.submit(abs, -1)
+    """
+    done = run(tmp_path, program, environ=workers.environ, executor=workers.executor)
+    assert done.returncode == 1
+    assert "max_tasks_per_child" in done.stderr.splitlines()[-2]
+
+
 def test_killed_worker_is_an_exit_code(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     program = """
         import multiprocessing, os, signal, time

@@ -36,6 +36,11 @@ class RemotePopen(Popen):
     def _launch(self, process_obj: Any) -> None:
         from treadle.client.project_modules import take_by_value  # not at workers
 
+        if getattr(process_obj._target, "__name__", "") == "_process_worker" and process_obj._args[-1] is not None:
+            text = (
+                "max_tasks_per_child of ProcessPoolExecutor needs the ids of its processes, which workers do not have"
+            )
+            raise UsageError(text, "Use multiprocessing.Pool(maxtasksperchild=...).")
         take_by_value()  # their modules are not at the worker
         super()._launch(process_obj)
 
