@@ -1,7 +1,7 @@
 """Queues whose items live at a keeper: no process holds a lock while it waits, so a killed process blocks no other.
 
-`Queue` keeps the feeder thread of the standard library, and so its order of events: `put` returns at once and takes a
-place, the thread pickles the item and sends it.
+`put` of a `Queue` sends a small item itself. A large one, and each one while the keeper has too many bytes, it leaves
+to the feeder thread of the standard library.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ import multiprocessing.queues
 import os
 import threading
 import weakref
+from collections import deque
+from collections.abc import Callable
 from functools import partial
-from queue import Empty
+from queue import Empty, Full
 from typing import Any
 
 from treadle.primitives.errors import TreadleError
-from treadle.primitives.objects import Handle
+from treadle.primitives.objects import CallWaitExpired, Handle
+from treadle.primitives.objects.large_values import LARGE
 
 from .by_value import dumps, loads
 from .consistency import publish, refresh
@@ -52,6 +55,18 @@ class Places:
         data = bytes(data)  # the frame may live on in the traceback of a failed connection: no view in it
         self._channel.put(presence(), packed(data))
         self._count(-1)
+
+    def send_at_once(self, data: bytes) -> bool:
+        """Send an item; returns False, and does nothing, if it is large, the keeper is full, or others wait."""
+        if self._unsent > 1 or len(data) > LARGE:
+            return False
+        publish()
+        try:
+            self._channel.within(0.0).put(presence(), data)
+        except CallWaitExpired:
+            return False
+        self._count(-1)
+        return True
 
     def settle(self) -> int:
         """Wait a second at most until all items are sent; returns the number of the others."""
@@ -170,19 +185,25 @@ class SimpleQueue(multiprocessing.queues.SimpleQueue):  # type: ignore[type-arg]
 
 
 class _Item:
-    """An item for the feeder thread, whose pickler does not know definitions by value."""
+    """A pickled item for the feeder thread, which pickles what it sends."""
 
-    def __init__(self, value: Any) -> None:
-        self.value = value
+    def __init__(self, data: bytes) -> None:
+        self._data = data
 
     def __reduce__(self) -> Any:
-        return loads, (dumps(self.value),)
+        return loads, (self._data,)
 
 
 class Queue(_Standard):  # type: ignore[type-arg]
     """A queue."""
 
     _joinable = False
+    _closed: bool
+    _notempty: threading.Condition
+    _thread: threading.Thread | None
+    _buffer: deque[_Item]
+    _start_thread: Callable[[], None]
+    _on_queue_feeder_error: Callable[[Exception, Any], None]
 
     def __init__(self, maxsize: int = 0, *, ctx: Any = None) -> None:
         self.__setstate__((max(0, maxsize), new(QueueItems, max(0, maxsize), self._joinable)))
@@ -200,23 +221,34 @@ class Queue(_Standard):  # type: ignore[type-arg]
         self._send_bytes = self._sem.send_bytes
 
     def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
-        _Standard.put(self, _Item(obj), block, timeout)
-
-    def _start_thread(self) -> None:
-        report: Any = getattr(self, "_on_queue_feeder_error")  # noqa: B009  it is not in the types of the library
-        self._on_queue_feeder_error = lambda error, item: report(error, item.value)
-        super()._start_thread()  # type: ignore[misc]
-        del self._on_queue_feeder_error
+        self._check()
+        if not self._sem.acquire(block, timeout):
+            raise Full
+        try:
+            data = dumps(obj)
+        except Exception as error:  # noqa: BLE001  reported as the feeder thread does
+            self._sem.release()
+            self._on_queue_feeder_error(error, obj)
+            return
+        with self._notempty:
+            if not self._sem.send_at_once(data):
+                if self._thread is None:
+                    self._start_thread()
+                self._buffer.append(_Item(data))
+                self._notempty.notify()
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        if self._closed:  # type: ignore[attr-defined]
-            raise ValueError(f"Queue {self!r} is closed")
+        self._check()
         limit = timeout if block else 0.0
         try:
             data = self._reader.recv_bytes(limit)
         except TimeoutError:
             raise Empty from None
         return loads(data)
+
+    def _check(self) -> None:
+        if self._closed:
+            raise ValueError(f"Queue {self!r} is closed")
 
     def qsize(self) -> int:
         """Return the number of items, with the items that the feeder thread of this process has."""
