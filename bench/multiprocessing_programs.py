@@ -25,6 +25,7 @@ RUNS = {
     "quicksort of 200,000, with pipes": ("quicksort.py", "pipes", "200000", "3"),
     "evolution strategies, 8 iterations": ("evolution.py", "8", "64"),
     "PPO, 20 iterations, 2 environments": ("ppo.py", "20", "2"),
+    "pandarallel, 200,000 texts": ("sentiment.py", "200000", "2"),
     "grid search, 60 fits": ("grid_search.py", "60"),
 }
 

@@ -142,7 +142,7 @@ def output(rival: Rival, program: Sequence[str], timeout: float) -> str:
 def in_turn(
     rivals: dict[str, Rival], rounds: int, work: Callable[[Rival], T]
 ) -> tuple[dict[str, list[T]], dict[str, str]]:
-    """Let each rival do the work once in each round; returns the results, and the errors of those that failed."""
+    """Let each rival do the work once in each round; returns the results, and the error of each failed rival."""
     results: dict[str, list[T]] = {name: [] for name in rivals}
     failed: dict[str, str] = {}
     for _ in range(rounds):

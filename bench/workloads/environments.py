@@ -19,7 +19,7 @@ from workloads.settings import LIBRARIES
 PINS = {
     "libraries": ("duckdb==2.0.0", "polars==2.1.0"),
     "spark": ("pyspark==4.3.0",),
-    "lithops": ("lithops==3.8.0", "redis==8.1.0", "scikit-learn==1.9.1"),
+    "lithops": ("lithops==3.8.0", "redis==8.1.0", "scikit-learn==1.9.1", "pandas==2.3.3", "pandarallel==1.6.5"),
 }
 """Spark and Lithops with NumPy as in the project's own environment."""
 _UV = str(Path(sys.executable).with_name("uv"))

@@ -82,7 +82,7 @@ class Popen(popen_forkserver.Popen):
 
 
 def _libraries() -> list[str]:
-    """The modules that define what the program's file uses, without the program's own."""
+    """The modules whose definitions are globals of the program, without the modules of its folder."""
     values = [value for value in vars(sys.modules["__main__"]).values() if isinstance(value, _DEFINITIONS)]
     names = {value.__name__ if isinstance(value, types.ModuleType) else value.__module__ for value in values}
     files = {name: getattr(sys.modules.get(name), "__file__", None) for name in names}
