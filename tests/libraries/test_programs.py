@@ -110,6 +110,19 @@ def test_large_values_pass_through_queues_and_pools(tmp_path: Path) -> None:
     assert output(tmp_path, program) == ["True", "True"]
 
 
+def test_large_and_small_items_of_a_queue_keep_their_order(tmp_path: Path) -> None:
+    program = """
+        import multiprocessing
+
+        queue = multiprocessing.Queue()
+        sizes = [1, 100_000, 2, 8_000_000, 3, *range(200), 100_000, 4]
+        for size in sizes:
+            queue.put(bytes(size))
+        print([len(queue.get()) for _ in sizes] == sizes)
+    """
+    assert output(tmp_path, program) == ["True"]
+
+
 def test_executors_of_the_standard_library_use_these_processes(tmp_path: Path) -> None:
     program = """
         from concurrent.futures import ProcessPoolExecutor

@@ -67,7 +67,7 @@ def client(address: Any, family: str | None = None, authkey: bytes | None = None
 def wait(object_list: Iterable[Any], timeout: float | None = None) -> list[Any]:
     """Return the objects that are ready, as the function of the standard library.
 
-    Items that a process sent before it died are ready with its sentinel, although our descriptors follow the keeper later.
+    Items that a process sent before it died are ready with its sentinel, although our descriptors follow later.
     """
     objects = list(object_list)
     ready = connection.wait(objects, timeout)
