@@ -106,6 +106,7 @@ class End:
 
     def fileno(self) -> int:
         """Return a descriptor for `connection.wait`. It is readable while there are items."""
+        self._check()
         if self._watch is None:
             self._watch = Watch(self, self._channel)
         return self._watch.descriptor
@@ -156,7 +157,7 @@ class Watch:
             os.close(self.descriptor)
 
     def _announce(self, taken: int) -> None:
-        """There were items before one more than `taken` was taken. Wait until then."""
+        """There were items when `taken` of them had been taken. Say so, and wait until one more is."""
         with self._changed:
             if self._taken == taken:
                 os.eventfd_write(self.descriptor, 1)
