@@ -128,9 +128,9 @@ def _begin_presence() -> int:
     return answer.result()
 
 
-def packed(data: bytes) -> Packed:
+def packed(data: bytes, least: int = large_values.LARGE) -> Packed:
     publish()
-    return large_values.packed(place(), data)
+    return large_values.packed(place(), data, least)
 
 
 def unpacked(item: Packed, *, keep: bool = False) -> bytes:

@@ -1,7 +1,6 @@
 """Queues whose items live at a keeper: no process holds a lock while it waits, so a killed process blocks no other.
 
-`put` of a `Queue` sends a small item itself. A large one, and each one while the keeper has too many bytes, it leaves
-to the feeder thread of the standard library.
+`put` returns when the item is at the keeper. While the keeper has many bytes for the queue, items are files.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import multiprocessing.queues
 import os
 import threading
 import weakref
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from queue import Empty, Full
@@ -19,7 +17,6 @@ from typing import Any
 
 from treadle.primitives.errors import TreadleError
 from treadle.primitives.objects import CallWaitExpired, Handle
-from treadle.primitives.objects.large_values import LARGE
 
 from .by_value import dumps, loads
 from .consistency import publish, refresh
@@ -32,54 +29,6 @@ _WATCH_SECONDS = 1.0
 """After which the thread of a watch looks whether it is still needed."""
 
 
-class Places:
-    """The places of a queue, with the interface of its semaphore. Also counts the items that are not sent yet."""
-
-    def __init__(self, channel: Handle[QueueItems], counted: bool) -> None:
-        self._channel, self._counted = channel, counted
-        self._unsent, self._changed = 0, threading.Condition()
-
-    def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
-        if self._counted and not waited(self._channel, "reserve", timeout if block else 0.0, presence()):
-            return False
-        self._count(1)
-        return True
-
-    def release(self) -> None:
-        """Give back the place of an item that could not be pickled."""
-        if self._counted:
-            self._channel.give_back(presence())
-        self._count(-1)
-
-    def send_bytes(self, data: bytes) -> None:
-        data = bytes(data)  # the frame may live on in the traceback of a failed connection: no view in it
-        self._channel.put(presence(), packed(data))
-        self._count(-1)
-
-    def send_at_once(self, data: bytes) -> bool:
-        """Send an item; returns False, and does nothing, if it is large, the keeper is full, or others wait."""
-        if self._unsent > 1 or len(data) > LARGE:
-            return False
-        publish()
-        try:
-            self._channel.within(0.0).put(presence(), data)
-        except CallWaitExpired:
-            return False
-        self._count(-1)
-        return True
-
-    def settle(self) -> int:
-        """Wait a second at most until all items are sent; returns the number of the others."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._unsent, 1.0)
-            return self._unsent
-
-    def _count(self, change: int) -> None:
-        with self._changed:
-            self._unsent += change
-            self._changed.notify_all()
-
-
 class End:
     """One end of a queue, with those methods of a connection that the queue needs."""
 
@@ -90,7 +39,10 @@ class End:
 
     def send_bytes(self, data: bytes) -> None:
         self._check()
-        self._channel.put(presence(), packed(data))
+        try:
+            self._channel.within(0.0).put(presence(), packed(data))
+        except CallWaitExpired:
+            self._channel.put(presence(), packed(data, least=0))
 
     def recv_bytes(self, timeout: float | None = None) -> bytes:
         """Wait for a pickled item. Raises TimeoutError."""
@@ -185,25 +137,11 @@ class SimpleQueue(multiprocessing.queues.SimpleQueue):  # type: ignore[type-arg]
         self._writer.send_bytes(dumps(obj))
 
 
-class _Item:
-    """A pickled item for the feeder thread, which pickles what it sends."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    def __reduce__(self) -> Any:
-        return loads, (self._data,)
-
-
 class Queue(_Standard):  # type: ignore[type-arg]
     """A queue."""
 
     _joinable = False
     _closed: bool
-    _notempty: threading.Condition
-    _thread: threading.Thread | None
-    _buffer: deque[_Item]
-    _start_thread: Callable[[], None]
     _on_queue_feeder_error: Callable[[Exception, Any], None]
 
     def __init__(self, maxsize: int = 0, *, ctx: Any = None) -> None:
@@ -215,28 +153,21 @@ class Queue(_Standard):  # type: ignore[type-arg]
     def __setstate__(self, state: Any) -> None:
         self._maxsize, self._channel = state
         self._reader = self._writer = End(self._channel)
-        self._rlock = self._wlock = threading.Lock()  # for the feeder thread alone
-        self._sem = Places(self._channel, bool(self._maxsize) or self._joinable)
-        self._ignore_epipe, self._opid = False, os.getpid()
+        self._counted = bool(self._maxsize) or self._joinable
         self._reset()  # type: ignore[attr-defined]
-        self._send_bytes = self._sem.send_bytes
 
     def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
         self._check()
-        if not self._sem.acquire(block, timeout):
+        if self._counted and not waited(self._channel, "reserve", timeout if block else 0.0, presence()):
             raise Full
         try:
             data = dumps(obj)
-        except Exception as error:  # noqa: BLE001  reported as the feeder thread does
-            self._sem.release()
+        except Exception as error:  # noqa: BLE001  reported as the standard library does
+            if self._counted:
+                self._channel.give_back(presence())
             self._on_queue_feeder_error(error, obj)
-            return
-        with self._notempty:
-            if not self._sem.send_at_once(data):
-                if self._thread is None:
-                    self._start_thread()
-                self._buffer.append(_Item(data))
-                self._notempty.notify()
+        else:
+            self._writer.send_bytes(data)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         self._check()
@@ -252,9 +183,7 @@ class Queue(_Standard):  # type: ignore[type-arg]
             raise ValueError(f"Queue {self!r} is closed")
 
     def qsize(self) -> int:
-        """Return the number of items, with the items that the feeder thread of this process has."""
-        unsent = 0 if self._maxsize else self._sem.settle()
-        return int(self._channel.size()) + unsent
+        return int(self._channel.size())
 
     def full(self) -> bool:
         return bool(self._maxsize) and self.qsize() >= self._maxsize

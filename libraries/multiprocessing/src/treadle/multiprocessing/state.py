@@ -242,7 +242,7 @@ class QueueItems:
         self.items: deque[Packed] = deque()
         self.bytes = 0
         self.reserved: dict[int, int] = {}
-        """Of each process: places of items that its feeder thread has yet to send."""
+        """Of each process: places of items that it has yet to send."""
         self.unfinished = self.lost = 0
         self.taken: dict[int, int] = {}
         """Of each process: items that it got, and did not report as done."""
@@ -259,7 +259,7 @@ class QueueItems:
         self.free += 1
         self._count(self.reserved, holder)
 
-    @when(lambda self, _, __: self.bytes < CHANNEL_BYTES)
+    @when(lambda self, _, item: isinstance(item, str) or self.bytes < CHANNEL_BYTES)
     def put(self, holder: int, item: Packed) -> None:
         """Add an item, for which the process has a place if the queue has a bound."""
         self.items.append(item)

@@ -17,9 +17,12 @@ Packed = bytes | str
 """A value, or the name of the file or object that holds it."""
 
 
-def packed(of: Access, data: bytes) -> Packed:
-    """Return the bytes, or the name under which all callers of these keepers find them. Raises StoreError, OSError."""
-    if len(data) <= LARGE:
+def packed(of: Access, data: bytes, least: int = LARGE) -> Packed:
+    """Return the bytes, or above `least` the name under which all callers of these keepers find them.
+
+    Raises StoreError, OSError.
+    """
+    if len(data) <= least:
         return data
     _, key, folder, _ = of.place
     if key.startswith(RUN):
