@@ -52,24 +52,36 @@ def middle(budget, once):
 def nothing(_): ...
 
 
-def echo(end):
-    for item in iter(end.recv, None):
-        end.send(item)
+def pass_on(receive, send):
+    for item in iter(receive, None):
+        send(item)
+
+
+def round_trip(budget, answer, arguments, send, receive):
+    """Microseconds of a character to a process and back. None ends the process."""
+    process = multiprocessing.Process(target=answer, args=arguments)
+    process.start()
+
+    def both_ways():
+        send("x")
+        receive()
+
+    found = call(budget, both_ways)
+    send(None)
+    process.join()
+    return found * 1e6
 
 
 def pipe(budget):
     mine, other = multiprocessing.Pipe()
-    process = multiprocessing.Process(target=echo, args=(other,))
-    process.start()
+    found = round_trip(budget, pass_on, (other.recv, other.send), mine.send, mine.recv)
+    return {"Pipe, round trip of a character, us": found}
 
-    def both_ways():
-        mine.send("x")
-        mine.recv()
 
-    found = call(budget, both_ways)
-    mine.send(None)
-    process.join()
-    return {"Pipe, round trip of a character, us": found * 1e6}
+def queue(budget):
+    there, back = multiprocessing.Queue(), multiprocessing.Queue()
+    found = round_trip(budget, pass_on, (there.get, back.put), there.put, back.get)
+    return {"Queue, round trip of a character, us": found}
 
 
 def drain(end):
@@ -95,26 +107,6 @@ def throughput(budget):
     mine.send(None)
     process.join()
     return {"Pipe, a message of 1 MB, ms": found * 1e3, "Pipe, messages of 1 MB, MB/s": 1 / found}
-
-
-def pass_on(source, target):
-    for item in iter(source.get, None):
-        target.put(item)
-
-
-def queue(budget):
-    there, back = multiprocessing.Queue(), multiprocessing.Queue()
-    process = multiprocessing.Process(target=pass_on, args=(there, back))
-    process.start()
-
-    def both_ways():
-        there.put("x")
-        back.get()
-
-    found = call(budget, both_ways)
-    there.put(None)
-    process.join()
-    return {"Queue, round trip of a character, us": found * 1e6}
 
 
 def lock(budget):

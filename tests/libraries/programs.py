@@ -9,6 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from textwrap import dedent
 
+from treadle.orchestrator.environment.home import Home
+
+
+def cluster(home: Home, profile: str) -> dict[str, str]:
+    """The variables with which processes run at the workers of a profile."""
+    return {"TREADLE_HOME": str(home.path), "TREADLE_PROFILE": profile, "TREADLE_PEERS": "tls://127.0.0.1:0"}
+
 
 def run(
     folder: Path, program: str, *arguments: str, environ: Mapping[str, str] | None = None, executor: str = ""

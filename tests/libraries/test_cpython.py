@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 from e2e.hosts import hosts
 from e2e.project import TREADLE, project
-from emulators import openwhisk as actions
 from emulators.lambda_place import lambda_place
-from orchestrator.client.test_sessions_on_functions import OPENWHISK
+from libraries.programs import cluster
+from orchestrator.client.test_sessions_on_functions import emulated_openwhisk
 
 from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
@@ -101,13 +101,13 @@ def on_functions(folder: Path) -> Iterator[dict[str, str]]:
 def in_actions(folder: Path) -> Iterator[dict[str, str]]:
     """Processes in 24 actions of an emulated OpenWhisk."""
     home = Home(folder / "home")
-    with TemporaryDirectory() as short, actions.openwhisk(Path(short)) as emulator:
-        actions.deploy(emulator, str(home.key), seconds=300, environment={"PYTHONPATH": path_of(folder / "code")})
-        secret = home.secrets / "openwhisk"
-        secret.touch(mode=0o600)
-        secret.write_text(emulator.key)
-        profile = OPENWHISK.replace("[functions", "[many").format(endpoint=emulator.endpoint)
-        home.profiles.write_text(profile.replace("concurrency = 2", "concurrency = 24").replace("60s", "300s"))
+    environment = {"PYTHONPATH": path_of(folder / "code")}
+    with (
+        TemporaryDirectory() as short,
+        emulated_openwhisk(home, Path(short), seconds=300, environment=environment) as found,
+    ):
+        profile = found.profile.replace("[functions", "[many").replace("60s", "300s")
+        home.profiles.write_text(profile.replace("concurrency = 2", "concurrency = 24"))
         with executor("openwhisk", home, folder) as environ:
             yield environ
 
@@ -115,9 +115,8 @@ def in_actions(folder: Path) -> Iterator[dict[str, str]]:
 @contextmanager
 def executor(name: str, home: Home, folder: Path) -> Iterator[dict[str, str]]:
     """The profile `many` of a home, whose servers end with the block."""
-    environ = {"TREADLE_HOME": str(home.path), "TREADLE_PROFILE": "many", "TREADLE_PEERS": "tls://127.0.0.1:0"}
     try:
-        yield {**environ, "CPYTHON_SUITE_EXECUTOR": name, "PYTHONPATH": path_of(folder / "copies")}
+        yield {**cluster(home, "many"), "CPYTHON_SUITE_EXECUTOR": name, "PYTHONPATH": path_of(folder / "copies")}
     finally:
         embedded.down(home)
 

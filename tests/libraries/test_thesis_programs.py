@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from libraries.programs import cluster
 
 from treadle.orchestrator import embedded
 from treadle.orchestrator.environment.home import Home
@@ -114,14 +115,13 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         yield Place((), {}, int)
         return
     home.profiles.write_text("[many]\nslots = 9\n")
-    environ = {"TREADLE_HOME": str(home.path), "TREADLE_PROFILE": "many", "TREADLE_PEERS": "tls://127.0.0.1:0"}
 
     def driver(_: int) -> int:
         found = embedded.running_driver(home)
         return found.pid if found else os.getpid()
 
     try:
-        yield Place(("--executor", "local"), environ, driver)
+        yield Place(("--executor", "local"), cluster(home, "many"), driver)
     finally:
         embedded.down(home)
 
@@ -158,7 +158,7 @@ def test_killed_process_is_named_or_does_not_matter(place: Place, run: tuple[str
         with contextlib.suppress(ProcessLookupError):  # it has just ended
             os.kill(generator.choice(found), signal.SIGKILL)
         killed = time.monotonic()
-        output, errors = program.communicate(timeout=60)
+        output, errors = program.communicate(timeout=30)
         seconds = time.monotonic() - killed
     if program.returncode == 0:
         assert output == expected(run)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 from libraries import test_library_programs, test_thesis_programs
-from libraries.programs import output, run
+from libraries.programs import cluster, output, run
 from libraries.test_thesis_programs import NAMES, RUNS, expected
 from orchestrator.client.test_sessions_on_functions import Functions, emulated_lambda, emulated_openwhisk
 
@@ -34,6 +34,10 @@ class Workers(NamedTuple):
     def output(self, folder: Path, program: str) -> list[str]:
         return output(folder, program, self.environ, self.executor)
 
+    def output_of_example(self, run: tuple[str, ...]) -> str:
+        ours = "-m", "treadle.multiprocessing", "--executor", self.executor
+        return test_thesis_programs.output(run, *ours, **self.environ)
+
 
 @contextmanager
 def local(home: Home, folder: Path) -> Iterator[Functions]:
@@ -46,10 +50,9 @@ def local(home: Home, folder: Path) -> Iterator[Functions]:
 def workers(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Workers]:
     home = Home(tmp_path_factory.mktemp("home"))
     with TemporaryDirectory() as folder, request.param(home, Path(folder)) as found:  # short: names of sockets are, too
-        environ = {"TREADLE_HOME": str(home.path), "TREADLE_PROFILE": "functions", "TREADLE_PEERS": "tls://127.0.0.1:0"}
         home.profiles.write_text(found.profile)
         try:
-            yield Workers(found.executor, {**environ, **found.environment})
+            yield Workers(found.executor, {**cluster(home, "functions"), **found.environment})
         finally:
             embedded.down(home)
 
@@ -313,12 +316,10 @@ def test_process_that_only_looks_sees_a_change(workers: Workers, tmp_path: Path)
 def test_program_prints_the_same_as_on_the_standard_library(workers: Workers, run: tuple[str, ...]) -> None:
     if workers.executor == "openwhisk" and run[0] == "grid_search.py":
         pytest.skip("the package of the functions has no scikit-learn")
-    ours = "-m", "treadle.multiprocessing", "--executor", workers.executor
-    assert test_thesis_programs.output(run, *ours, **workers.environ) == expected(run)
+    assert workers.output_of_example(run) == expected(run)
 
 
 @pytest.mark.parametrize("workers", [local], ids=["local"], indirect=True)
 @pytest.mark.parametrize("run", test_library_programs.RUNS, ids=test_library_programs.NAMES)
 def test_library_program_prints_the_same(workers: Workers, run: tuple[str, ...]) -> None:
-    ours = "-m", "treadle.multiprocessing", "--executor", workers.executor
-    assert test_thesis_programs.output(run, *ours, **workers.environ) == expected(run)
+    assert workers.output_of_example(run) == expected(run)

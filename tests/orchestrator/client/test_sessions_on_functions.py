@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from operator import add, mul
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from emulators import openwhisk as actions
@@ -66,9 +66,10 @@ def emulated_lambda(home: Home, folder: Path) -> Iterator[Functions]:
 
 
 @contextmanager
-def emulated_openwhisk(home: Home, folder: Path) -> Iterator[Functions]:
+def emulated_openwhisk(home: Home, folder: Path, **deployment: Any) -> Iterator[Functions]:
+    """`deployment`: see `actions.deploy`."""
     with actions.openwhisk(folder) as emulator:
-        actions.deploy(emulator, str(home.key))
+        actions.deploy(emulator, str(home.key), **deployment)
         secret = home.secrets / "openwhisk"
         secret.touch(mode=0o600)
         secret.write_text(emulator.key)

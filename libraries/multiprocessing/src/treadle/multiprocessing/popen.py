@@ -85,13 +85,10 @@ def _libraries() -> list[str]:
     """The modules whose definitions are globals of the program, without the modules of its folder."""
     values = [value for value in vars(sys.modules["__main__"]).values() if isinstance(value, _DEFINITIONS)]
     names = {value.__name__ if isinstance(value, types.ModuleType) else value.__module__ for value in values}
-    files = {name: getattr(sys.modules.get(name), "__file__", None) for name in names}
-    return sorted(name for name, file in files.items() if file and not file.startswith(_in_folder(name)))
-
-
-def _in_folder(module: str) -> str:
-    """The beginning of the path of a module in the folder of the program."""
-    return os.path.join(os.path.abspath(sys.path[0]), module.partition(".")[0])
+    files = {name: getattr(sys.modules.get(name), "__file__", None) or "" for name in names}
+    folder = os.path.abspath(sys.path[0])
+    own = {name for name, file in files.items() if file.startswith(os.path.join(folder, name.partition(".")[0]))}
+    return sorted(name for name, file in files.items() if file and name not in own)
 
 
 def _preload(libraries: list[str]) -> None:

@@ -83,7 +83,7 @@ class Watch:
 
     def __init__(self, owner: object, channel: Handle[Any], *arguments: Any) -> None:
         self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._ready = partial(waited, channel, "ready", _WATCH_SECONDS, *arguments)
+        self._ready = partial(channel.within(_WATCH_SECONDS).ready, *arguments)
         self._changed, self._taken, self._ended = threading.Condition(), 0, False
         weakref.finalize(owner, self.end)
         threading.Thread(target=self._run, name="treadle-queue-watch", daemon=True).start()
@@ -104,7 +104,8 @@ class Watch:
         with contextlib.suppress(TreadleError):  # the keeper has ended
             while not self._ended:
                 taken = self._taken
-                if self._ready():
+                with contextlib.suppress(CallWaitExpired):
+                    self._ready()
                     self._announce(taken)
             os.close(self.descriptor)
 

@@ -80,7 +80,7 @@ def _run(settings: dict[str, Any], arrival: tuple[Any, ...], remote: Handle[Remo
     """At the worker: run the process; returns its exit code. A second attempt of the call runs nothing."""
     if refusal := int(remote.begin()):
         return -refusal
-    settings["dir"] = os.getcwd()  # of this call, and not of the one that started the fork server
+    settings["dir"] = os.getcwd()  # the folder of this call: an earlier one may have started the fork server
     process: Any = Popen.started(settings, arrival)
     threading.Thread(target=_signal, args=(process, remote), daemon=True).start()
     status: int = process.wait()
