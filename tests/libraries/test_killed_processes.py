@@ -142,6 +142,32 @@ def test_queue_goes_on_when_a_reader_is_killed(tmp_path: Path) -> None:
     assert output(tmp_path, HOLD + program) == ["kept None None", "lost", "True 1 2"]
 
 
+def test_items_of_killed_processes_stay_and_killed_readers_take_no_later_ones(tmp_path: Path) -> None:
+    program = """
+        def put(queue, count, begun):
+            for number in range(count):
+                queue.put(number)
+            begun.set()
+            time.sleep(600)
+
+        def read(queue, begun):
+            begun.set()
+            queue.get()
+
+        for kind, count in ("Queue", 200), ("SimpleQueue", 200), ("JoinableQueue", 5000):
+            queue = getattr(multiprocessing, kind)()
+            for process in killed(read, queue), killed(read, queue):
+                time.sleep(0.2)
+                process.kill()
+                process.join()
+            writer = killed(put, queue, count)
+            writer.kill()
+            writer.join()
+            print(kind, [queue.get() for _ in range(count)] == list(range(count)), queue.empty())
+    """
+    assert output(tmp_path, HOLD + program) == ["Queue True True", "SimpleQueue True True", "JoinableQueue True True"]
+
+
 def test_killed_waiter_does_not_block_notify_and_breaks_a_barrier(tmp_path: Path) -> None:
     program = """
         from threading import BrokenBarrierError

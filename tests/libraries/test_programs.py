@@ -167,6 +167,36 @@ def test_processes_begin_with_the_libraries_of_the_program(tmp_path: Path) -> No
     assert output(tmp_path, program, environ) == ["True True False"]
 
 
+def test_queue_takes_all_items_before_any_is_read(tmp_path: Path) -> None:
+    program = """
+        import multiprocessing
+        from queue import Empty
+
+        def fill(queue, first):
+            for number in range(first, first + 3000):
+                queue.put(number)
+
+        queue, other = multiprocessing.Queue(), multiprocessing.Queue()
+        fill(queue, 0)
+        process = multiprocessing.Process(target=fill, args=(queue, 3000))
+        process.start()
+        found = [queue.get() for _ in range(6000)]
+        process.join()
+        own, others = [n for n in found if n < 3000], [n for n in found if n >= 3000]
+        print(own == list(range(3000)), others == list(range(3000, 6000)))
+        queue.put(1)
+        print(queue.qsize(), queue.get(timeout=5), queue.qsize(), queue.empty())
+        try:
+            queue.get(timeout=0.1)
+        except Empty:
+            mine, theirs = multiprocessing.Pipe()
+            mine.send(other)  # a queue in a message
+            theirs.recv().put(7)
+            print("empty", other.get(), other.qsize())
+    """
+    assert output(tmp_path, program) == ["True True", "1 1 0 True", "empty 7 0"]
+
+
 def test_wait_finds_items_of_a_process_that_has_ended(tmp_path: Path) -> None:
     program = """
         import multiprocessing
@@ -176,6 +206,7 @@ def test_wait_finds_items_of_a_process_that_has_ended(tmp_path: Path) -> None:
         process = multiprocessing.Process(target=queue.put, args=(1,))
         process.start()
         process.join()
+        wait([process.sentinel])
         ready = wait([queue._reader, process.sentinel])
         print(queue._reader in ready, process.sentinel in ready, queue.get(), wait([queue._reader], 0.2))
     """

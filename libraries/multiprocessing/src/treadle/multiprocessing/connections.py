@@ -15,7 +15,7 @@ from .by_value import dumps
 from .pipes import PipeConnection, remote_pipe
 from .places import spans_machines
 from .pool import Pool
-from .queues import End
+from .queue_ends import End
 
 SERIALIZER = "treadle"
 """The name under which managers find `Listener` and `Client`."""
@@ -69,7 +69,7 @@ def wait(object_list: Iterable[Any], timeout: float | None = None) -> list[Any]:
 
     Items that a process sent before it died are ready with its sentinel, although our descriptors follow later.
     """
-    objects = list(object_list)
+    objects: list[Any] = list(object_list)
     ready = connection.wait(objects, timeout)
     others = [one for one in objects if isinstance(one, End | PipeConnection) and one not in ready] if ready else []
     return ready + [one for one in others if one.poll()]

@@ -15,7 +15,7 @@ from treadle.primitives.objects.large_values import Packed
 
 from .by_value import dumps
 from .places import new, packed, presence, unpacked
-from .queues import Watch
+from .queue_ends import Watch
 from .state import CHANNEL_BYTES, size_of
 from .synchronize import waited
 

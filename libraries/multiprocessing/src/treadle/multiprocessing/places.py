@@ -84,8 +84,7 @@ def place() -> Access:
 
 def spans_machines() -> bool:
     """Return whether processes of the program run at workers, here or where it began."""
-    at: Access | None = current_process()._config.get(_PLACE)  # type: ignore[attr-defined]
-    return bool(_executors) or (at is not None and at.place[1].startswith(RUN))
+    return place().place[1].startswith(RUN)
 
 
 def inherited() -> dict[str, Any]:
