@@ -14,9 +14,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import pytest
+from emulators.lambda_place import lambda_place
 from libraries.programs import cluster
 
 from treadle.orchestrator import embedded
@@ -108,22 +110,40 @@ class Place(NamedTuple):
     """By the program's id: the process below which the others are."""
 
 
-@pytest.fixture(scope="module", params=["here", "at workers"])
-def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    home = Home(tmp_path_factory.mktemp("home"))
-    if request.param == "here":
-        yield Place((), {}, int)
-        return
+@contextlib.contextmanager
+def here(home: Home) -> Iterator[Place]:
+    yield Place((), {}, int)
+
+
+@contextlib.contextmanager
+def at_workers(home: Home) -> Iterator[Place]:
     home.profiles.write_text("[many]\nslots = 9\n")
 
     def driver(_: int) -> int:
         found = embedded.running_driver(home)
         return found.pid if found else os.getpid()
 
-    try:
-        yield Place(("--executor", "local"), cluster(home, "many"), driver)
-    finally:
-        embedded.down(home)
+    yield Place(("--executor", "local"), cluster(home, "many"), driver)
+
+
+@contextlib.contextmanager
+def on_functions(home: Home) -> Iterator[Place]:
+    """Functions of an emulated Lambda, whose sandboxes are processes of this one."""
+    with TemporaryDirectory() as folder, lambda_place(Path(folder), concurrency=9) as place:
+        place.deploy(str(home.key), timeout=300)
+        home.profiles.write_text(place.profile("many", concurrency=9).replace("60s", "300s"))
+        environ = {**cluster(home, "many"), **place.emulator.credentials}
+        yield Place(("--executor", "lambda"), environ, lambda _: os.getpid())
+
+
+@pytest.fixture(scope="module", params=[here, at_workers, on_functions], ids=lambda place: place.__name__)
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    home = Home(tmp_path_factory.mktemp("home"))
+    with request.param(home) as found:
+        try:
+            yield found
+        finally:
+            embedded.down(home)
 
 
 @contextlib.contextmanager
