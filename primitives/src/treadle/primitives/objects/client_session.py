@@ -98,7 +98,7 @@ class Access:
 
     def shard_of(self, name: str) -> int:
         """The shard of an object."""
-        return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest()) % self.shards
+        return _hash(name) % self.shards
 
     def session(self, name: str) -> ClientSession:
         """The session of this thread for an object; a second one during a call.
@@ -116,6 +116,11 @@ class Access:
 
 
 _thread = threading.local()
+
+
+@functools.lru_cache(1 << 12)
+def _hash(name: str) -> int:
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest())
 
 
 @functools.cache
@@ -332,11 +337,14 @@ class ClientSession:
 
 
 def _fits(answer: object, message: FromClient) -> bool:
-    match message, answer:
-        case OpenSession(_, nonce), SessionOpened(_, of) | MethodAnswer(0, of):
-            return nonce == of
-        case MethodCall(_, session, sequence), MethodAnswer(of, number):
-            return (session, sequence) == (of, number)
+    if isinstance(message, MethodCall):
+        if not isinstance(answer, MethodAnswer):
+            return False
+        return answer.sequence == message.sequence and answer.session == message.session
+    assert isinstance(message, OpenSession)
+    match answer:
+        case SessionOpened(_, nonce) | MethodAnswer(0, nonce):
+            return nonce == message.nonce
     return False
 
 

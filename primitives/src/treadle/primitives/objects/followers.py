@@ -67,9 +67,8 @@ class Followers:
         self.members = {LOG: Follower(now, index)}
 
     def add(self, entry: bytes) -> None:
-        """The next entry, already applied."""
-        if self.members:
-            self._entries.append(entry)
+        """The next entry, already applied. Needed only with members."""
+        self._entries.append(entry)
 
     def acknowledged(self, name: str, message: Acknowledge, now: float) -> Follower | None:
         """A backup has answered. Returns it; None: it left the view."""

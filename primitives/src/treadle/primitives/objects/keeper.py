@@ -25,7 +25,7 @@ from ..wire.peer_process import has_ended
 from ..wire.server_connection import ServerConnection
 from ..wire.unauthenticated import Strangers, allowance
 from .instructions import Append, Instruction, Load, Look, Propose, ShardLimits, ShardTiming, ToConnection, ToPeer
-from .messages import EndSession, Introduction, KeepSession, MethodCall, OpenSession, ShardView, ToKeeper, nearby_of
+from .messages import EndSession, FromClient, Introduction, KeepSession, MethodCall, ShardView, ToKeeper, nearby_of
 from .peer_links import MESSAGE_BYTES, UNREAD_BYTES, PeerLinks
 from .shard import Shard
 from .shard_log import LogFenced, ShardLog
@@ -39,7 +39,8 @@ _AGAIN = 0.2
 """Seconds after an error of the store until the operation is repeated."""
 _DYING = 1.0
 """A process closes its connections before it has ended; seconds until it is looked at for the last time."""
-_HAND_OVER, _POLL = 5.0, 0.01
+_HAND_OVER, _POLL, _SOON = 5.0, 0.01, 0.001
+_WITH_SESSION = MethodCall, KeepSession
 _log = logging.getLogger(__name__)
 _decode: Callable[[bytes, str], ToKeeper] = decoder(ToKeeper)
 
@@ -84,8 +85,8 @@ class Keeper:
         self._connections: dict[int, ServerConnection] = {}
         self._peers: dict[int, str] = {}
         """Names of the keepers that introduced themselves, by connection."""
-        self._sessions: dict[int, EndSession] = {}
-        """The end of the session of each connection, for the case that its process dies."""
+        self._sessions: dict[int, tuple[int, int]] = {}
+        """Shard and session of each connection, for the case that its process dies."""
         self._inbox: list[tuple[int, Any]] = []
         """Messages that no shard has got, by connection."""
         self._due: set[int] = set()
@@ -165,14 +166,14 @@ class Keeper:
             elif message.shard < 0 or message.shard >= len(self.shards):
                 raise TreadleError(f"there is no shard {message.shard}")
             else:
-                if isinstance(message, MethodCall | KeepSession):
-                    self._sessions[connection.number] = EndSession(message.shard, message.session)
+                if isinstance(message, _WITH_SESSION):
+                    self._sessions[connection.number] = message.shard, message.session
                 self._inbox.append((connection.number, message))
                 self._later(message.shard)
 
     def _give(self, connection: int, message: Any) -> None:
         now, shard = time.monotonic(), self.shards[message.shard]
-        if isinstance(message, OpenSession | MethodCall | KeepSession | EndSession):
+        if isinstance(message, FromClient):
             self._perform(shard, shard.from_client(connection, message, now))
         elif (peer := self._peers.get(connection)) is not None:
             self._perform(shard, shard.from_peer(peer, message, now))
@@ -182,7 +183,7 @@ class Keeper:
         self._peers.pop(connection.number, None)
         last = self._sessions.pop(connection.number, None)
         if last is not None and connection.process and self._acceptors:
-            self._look_for(connection.process, last, 0.0)
+            self._look_for(connection.process, EndSession(*last), 0.0)
         if why is not None:
             _log.debug("the connection of %s has ended: %s", connection.address, why)
 
@@ -219,13 +220,25 @@ class Keeper:
         for number in due:
             shard = self.shards[number]
             self._perform(shard, shard.tick(time.monotonic()))
-            if (timer := self._timers.pop(number, None)) is not None:
-                timer.cancel()
             if (wake := shard.wakes_at()) is not None:
-                delay = max(0.001, wake - time.monotonic())
-                self._timers[number] = self._loop.call_later(delay, self._later, number)
+                self._wake(number, wake)
+
+    def _wake(self, shard: int, at: float) -> None:
+        """Let the shard tick at this time. A timer that is earlier stays: to renew it for each message takes longer."""
+        timer = self._timers.get(shard)
+        if timer is not None and timer.when() > at:
+            timer.cancel()
+            timer = None
+        if timer is None:
+            self._timers[shard] = self._loop.call_at(max(at, time.monotonic() + _SOON), self._tick, shard)
+
+    def _tick(self, shard: int) -> None:
+        del self._timers[shard]
+        self._later(shard)
 
     def _perform(self, shard: Shard, instructions: list[Instruction]) -> None:
+        if not instructions:
+            return
         heads: dict[int, list[bytes]] = {}
         between: dict[str, list[bytes]] = {}
         for instruction in instructions:

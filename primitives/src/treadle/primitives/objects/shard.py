@@ -360,7 +360,8 @@ class Shard:
         for answer in self.state.answers:
             self._replies.hold(self.state.index, answer.session, answer)
         self.state.answers.clear()
-        self._followers.add(_encode(entry))
+        if self._followers.members:
+            self._followers.add(_encode(entry))
 
     def _apply(self, entry: m.Entry, state: State) -> tuple[int, bytes] | None:
         """Apply an entry; returns its number and the digests when the replicas are compared after it."""

@@ -274,7 +274,8 @@ class State:
 
     def _ready(self, name: str) -> int | None:
         """Return the oldest waiting call whose guard is true. Calls of one group have one guard."""
-        groups = self._groups.get(name, {})
+        if not (groups := self._groups.get(name)):
+            return None
         heads = sorted((next(iter(numbers)), group) for group, numbers in groups.items())
         return next((number for number, group in heads if self._holds(number, group)), None)
 
