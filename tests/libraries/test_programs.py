@@ -227,7 +227,7 @@ def test_threads_of_executors_end_with_them(tmp_path: Path) -> None:
             time.sleep(0.1)
         print(names())
     """
-    threads = "['MainThread', 'treadle-keepers', 'treadle-object-sessions', 'treadle-presence']"
+    threads = "['MainThread', 'treadle-keepers', 'treadle-object-sessions']"
     assert output(tmp_path, program) == [threads]
 
 

@@ -12,10 +12,11 @@ from typing import Any
 
 from . import synchronize
 from .by_value import dumps
-from .pipes import PipeConnection, remote_pipe
+from .keeper_connections import KeeperConnection
+from .pipes import remote_pipe
 from .places import spans_machines
 from .pool import Pool
-from .queue_ends import End
+from .socket_ends import SocketEnd
 
 SERIALIZER = "treadle"
 """The name under which managers find `Listener` and `Client`."""
@@ -71,8 +72,8 @@ def wait(object_list: Iterable[Any], timeout: float | None = None) -> list[Any]:
     """
     objects: list[Any] = list(object_list)
     ready = connection.wait(objects, timeout)
-    others = [one for one in objects if isinstance(one, End | PipeConnection) and one not in ready] if ready else []
-    return ready + [one for one in others if one.poll()]
+    ours = [one for one in objects if isinstance(one, SocketEnd | KeeperConnection) and one not in ready]
+    return ready + [one for one in ours if ready and one.poll()]
 
 
 managers.listener_client[SERIALIZER] = Listener, client  # type: ignore[attr-defined]

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import io
 from collections import deque
-from collections.abc import Callable
-from multiprocessing import connection
 from typing import Any
 
 from treadle.primitives.objects import Handle, read, removes, shared, when
 from treadle.primitives.objects.large_values import Packed
 
 from .by_value import dumps
-from .places import new, packed, presence, unpacked
-from .queue_ends import Watch
+from .keeper_connections import KeeperConnection
+from .places import new, packed, presence
 from .state import CHANNEL_BYTES, size_of
-from .synchronize import waited
 
 
 @shared
@@ -74,55 +70,32 @@ class PipeState:
         self.holders = [[one for one in holders if one != session] for holders in self.holders]
 
 
-class PipeConnection(connection._ConnectionBase):
+class PipeConnection(KeeperConnection):
     """One end of a pipe."""
 
-    _check_closed: Callable[[], None]
-    _watch: Watch | None = None
-
     def __init__(self, pipe: Handle[PipeState], end: int, readable: bool, writable: bool, came: bool = False) -> None:
-        super().__init__(0, readable, writable)
-        self._pipe, self._end = pipe, end
+        super().__init__(pipe, readable, writable)
+        self._end = end
         pipe.hold(end, presence(), came)
 
     def __reduce__(self) -> Any:
         self._check_closed()
-        self._pipe.lend(self._end)
-        return PipeConnection, (self._pipe, self._end, self.readable, self.writable, True)
+        self.channel.lend(self._end)
+        return PipeConnection, (self.channel, self._end, self.readable, self.writable, True)
 
-    def fileno(self) -> int:
-        """Return a descriptor for `connection.wait`. It is readable while there is something to receive."""
-        self._check_closed()
-        if self._watch is None:
-            self._watch = Watch(self, self._pipe, self._end)
-        return self._watch.descriptor
+    def _key(self) -> int:
+        return self._end
 
     def send(self, obj: Any) -> None:
         self.send_bytes(dumps(obj))
 
     def _send_bytes(self, data: Any) -> None:
-        self._pipe.put(self._end, packed(bytes(data)))
-
-    def _recv_bytes(self, maxsize: int | None = None) -> io.BytesIO | None:
-        data = unpacked(self._pipe.get(self._end))
-        if self._watch is not None:
-            self._watch.look()
-        if maxsize is not None and len(data) > maxsize:
-            return None
-        found = io.BytesIO()
-        found.write(data)
-        return found
-
-    def _poll(self, timeout: float | None) -> bool:
-        if timeout is not None and timeout <= 0:
-            return bool(self._pipe.has_items(self._end))
-        return waited(self._pipe, "ready", timeout, self._end)
+        self.channel.put(self._end, packed(bytes(data)))
 
     def _close(self) -> None:
-        if self._watch is not None:
-            self._watch.end()
+        super()._close()
         with contextlib.suppress(Exception):  # the keeper has ended, or the interpreter ends
-            self._pipe.close(self._end, presence())
+            self.channel.close(self._end, presence())
 
 
 def remote_pipe(duplex: bool) -> tuple[PipeConnection, PipeConnection]:

@@ -8,14 +8,13 @@ import os
 import secrets
 import sys
 import threading
-from concurrent.futures import Future
 from multiprocessing import util
 from multiprocessing.process import current_process
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from treadle.primitives.objects import Handle, Keepers, large_values
-from treadle.primitives.objects.client_session import RUN, Access
-from treadle.primitives.objects.handle import create
+from treadle.primitives.objects.client_session import RUN, Access, ClientSession
+from treadle.primitives.objects.handle import create, post, session_of
 from treadle.primitives.objects.large_values import Packed
 
 from .consistency import publish, refresh
@@ -28,7 +27,7 @@ T = TypeVar("T")
 _PLACE = "treadle_objects"
 """Key of the configuration that each process inherits from the process that started it."""
 _lock, _beginning = threading.RLock(), threading.RLock()
-_presence: dict[tuple[int, Access], int] = {}
+_presence: dict[tuple[int, Access], tuple[int, ClientSession]] = {}
 _forbidden: list[bool] = []
 _executors: list[str] = []
 _sessions: list[Session] = []
@@ -108,23 +107,10 @@ def presence() -> int:
     if key not in _presence:
         with _beginning:
             if key not in _presence:
-                _presence[key] = _begin_presence()
-    return _presence[key]
-
-
-def _begin_presence() -> int:
-    answer: Future[int] = Future()
-
-    def stay() -> None:
-        try:
-            answer.set_result(named("presence", Presence).number())
-        except Exception as error:  # noqa: BLE001  for the caller
-            answer.set_exception(error)
-        else:
-            threading.Event().wait()
-
-    threading.Thread(target=stay, name="treadle-presence", daemon=True).start()
-    return answer.result()
+                handle = named("presence", Presence)
+                session = session_of(handle)
+                _presence[key] = post(session, handle, "number").result(), session
+    return _presence[key][0]
 
 
 def packed(data: bytes, least: int = large_values.LARGE) -> Packed:

@@ -12,23 +12,24 @@ from typing import Any
 
 from .by_value import dumps, loads
 from .consistency import publish, refresh
+from .keeper_connections import QueueEnd
 from .places import new, presence, spans_machines
-from .queue_ends import KeeperEnd, SocketEnd
+from .socket_ends import SocketEnd
 from .state import QueueItems
 from .synchronize import waited
 
 _Standard = multiprocessing.queues.Queue  # `install` replaces the name
 
 
-def _end(bound: int = 0, joinable: bool = False) -> KeeperEnd | SocketEnd:
+def _end(bound: int = 0, joinable: bool = False) -> QueueEnd | SocketEnd:
     if bound or joinable or spans_machines():
-        return KeeperEnd(new(QueueItems, bound, joinable))
+        return QueueEnd(new(QueueItems, bound, joinable))
     return SocketEnd.new()
 
 
 def _send_again(end: Any, item: Any) -> None:
     """For the thread of the standard library, which pickles what it sends."""
-    end.send(loads(item))
+    end.send_counted(loads(item))
 
 
 class SimpleQueue(multiprocessing.queues.SimpleQueue):  # type: ignore[type-arg]
@@ -45,7 +46,7 @@ class SimpleQueue(multiprocessing.queues.SimpleQueue):  # type: ignore[type-arg]
         self._poll = self._reader.poll
 
     def get(self) -> Any:
-        return loads(self._reader.recv_bytes())
+        return loads(self._reader.take())
 
     def put(self, obj: Any) -> None:
         self._writer.send_bytes(dumps(obj))
@@ -99,7 +100,7 @@ class Queue(_Standard):  # type: ignore[type-arg]
         self._check()
         limit = timeout if block else 0.0
         try:
-            data = self._reader.recv_bytes(limit)
+            data = self._reader.take(limit)
         except TimeoutError:
             raise Empty from None
         return loads(data)

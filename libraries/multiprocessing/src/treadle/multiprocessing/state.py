@@ -276,12 +276,12 @@ class QueueItems:
             self.taken[holder] = self.taken.get(holder, 0) + 1
         return item
 
-    @when(lambda self: self.items)
-    def ready(self) -> None:
+    @when(lambda self, *_: self.items)
+    def ready(self, holder: int = 0) -> None:
         """Wait for an item, and leave it."""
 
     @read
-    def has_items(self) -> bool:
+    def has_items(self, holder: int = 0) -> bool:  # noqa: ARG002  as of pipes
         return bool(self.items)
 
     @read
