@@ -223,7 +223,7 @@ def test_threads_of_executors_end_with_them(tmp_path: Path) -> None:
                 executor.submit(abs, -1).result()
         del executor
         names = lambda: [thread.name for thread in threading.enumerate()]
-        while "treadle-queue-watch" in names():
+        while "treadle-object-watch" in names():
             time.sleep(0.1)
         print(names())
     """

@@ -10,11 +10,12 @@ from types import FunctionType, SimpleNamespace
 from typing import Any
 
 from treadle.primitives.objects import Handle
+from treadle.primitives.objects.catalog.memory import MEMORY_BYTES, SharedAreas
+from treadle.primitives.objects.memory_copies import Area
 
-from .consistency import Area, follow, leave
+from .consistency import follow, leave
 from .installation import FUNCTIONS
 from .places import named
-from .state import MEMORY_BYTES, SharedAreas
 
 _Part = tuple[str, Handle[SharedAreas], int]
 """The object at the keeper with its name, and the number of the area in it."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from . import synchronize
 from .by_value import dumps
+from .installation import LOCKS
 from .keeper_connections import KeeperConnection
 from .pipes import remote_pipe
 from .places import spans_machines
@@ -82,18 +83,12 @@ managers.listener_client[SERIALIZER] = Listener, client  # type: ignore[attr-def
 class SyncManager(managers.SyncManager):
     """A manager. Its locks live at the keeper; its other objects live in a process that it starts, and end with it."""
 
-    Barrier: Any = synchronize.Barrier
-    BoundedSemaphore: Any = synchronize.BoundedSemaphore
-    Condition: Any = synchronize.Condition
-    Event: Any = synchronize.Event
-    Lock: Any = synchronize.Lock
-    RLock: Any = synchronize.RLock
-    Semaphore: Any = synchronize.Semaphore
-
     def __init__(
         self, address: Any = None, authkey: Any = None, serializer: str = SERIALIZER, ctx: Any = None, **others: Any
     ) -> None:
         super().__init__(address, authkey, serializer, ctx, **others)
 
 
+for _name in LOCKS:
+    setattr(SyncManager, _name, getattr(synchronize, _name))
 SyncManager.register("Pool", Pool, managers.PoolProxy)  # type: ignore[attr-defined]

@@ -7,7 +7,7 @@ from multiprocessing import context, forkserver, sharedctypes
 from typing import Any
 
 from . import buffers, connections, pool, processes, queues, synchronize
-from .installation import FUNCTIONS
+from .installation import FUNCTIONS, LOCKS
 from .places import spans_machines
 
 METHODS = ["spawn", "fork", "forkserver"]
@@ -32,16 +32,9 @@ class TreadleContext(context.BaseContext):
     """All start methods are one: processes start without memory or descriptors of their parent."""
 
     Process = processes.Process
-    Barrier: Any = synchronize.Barrier
-    BoundedSemaphore: Any = synchronize.BoundedSemaphore
-    Condition: Any = synchronize.Condition
-    Event: Any = synchronize.Event
     JoinableQueue: Any = queues.JoinableQueue
-    Lock: Any = synchronize.Lock
     Pipe: Any = staticmethod(connections.pipe)
     Queue: Any = queues.Queue
-    RLock: Any = synchronize.RLock
-    Semaphore: Any = synchronize.Semaphore
     SimpleQueue: Any = queues.SimpleQueue
 
     def __init__(self, method: str) -> None:
@@ -79,6 +72,10 @@ class TreadleContext(context.BaseContext):
         if method not in METHODS:
             raise ValueError(f"cannot find context for {method!r}")
         return contexts[method]
+
+
+for _name in LOCKS:
+    setattr(TreadleContext, _name, getattr(synchronize, _name))
 
 
 class DefaultContext(TreadleContext):

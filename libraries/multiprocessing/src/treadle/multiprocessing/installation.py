@@ -21,13 +21,15 @@ from typing import Any
 
 FUNCTIONS = ("RawValue", "RawArray", "Value", "Array")
 """The functions of `sharedctypes` that make memory."""
+LOCKS = ("Barrier", "BoundedSemaphore", "Condition", "Event", "Lock", "RLock", "Semaphore")
+"""The classes of `synchronize`."""
 _installed = [False]
 _NAMES = {
-    "connection": ("connections", "wait"),
-    "managers": ("connections", "SyncManager"),
-    "pool": ("pool", "Pool"),
-    "queues": ("queues", "JoinableQueue Queue SimpleQueue"),
-    "synchronize": ("synchronize", "Barrier BoundedSemaphore Condition Event Lock RLock Semaphore"),
+    "connection": ("connections", ["wait"]),
+    "managers": ("connections", ["SyncManager"]),
+    "pool": ("pool", ["Pool"]),
+    "queues": ("queues", ["JoinableQueue", "Queue", "SimpleQueue"]),
+    "synchronize": ("synchronize", LOCKS),
 }
 """Of submodules of `multiprocessing`: our module, and the classes and functions that it has in their place."""
 
@@ -45,7 +47,7 @@ def install() -> None:
     serializers = multiprocessing.managers.listener_client  # type: ignore[attr-defined]
     serializers["pickle"] = serializers["treadle"]
     for name, (module, names) in _NAMES.items():
-        _replace(name, importlib.import_module(f"{__package__}.{module}"), names.split())
+        _replace(name, importlib.import_module(f"{__package__}.{module}"), names)
     _replace("sharedctypes", package, FUNCTIONS)
     context: Any = multiprocessing.context._default_context
     context._actual_context = package.get_context()

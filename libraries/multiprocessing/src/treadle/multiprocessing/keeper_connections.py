@@ -5,25 +5,17 @@ No process holds a lock while it waits, so a killed process blocks no other.
 
 from __future__ import annotations
 
-import contextlib
 import io
-import os
-import threading
-import weakref
 from collections.abc import Callable
-from functools import partial
 from multiprocessing import connection
 from typing import Any
 
-from treadle.primitives.errors import TreadleError
 from treadle.primitives.objects import CallWaitExpired, Handle
+from treadle.primitives.objects.watch import Watch
 
 from .places import packed, presence, unpacked
 from .state import QueueItems
 from .synchronize import waited
-
-_WATCH_SECONDS = 1.0
-"""After which the thread of a watch looks whether it is still needed."""
 
 
 class KeeperConnection(connection._ConnectionBase):
@@ -44,7 +36,7 @@ class KeeperConnection(connection._ConnectionBase):
         """Return a descriptor for `connection.wait`. It is readable while there is something to receive."""
         self._check_closed()
         if self._watch is None:
-            self._watch = Watch(self, self.channel, self._key())
+            self._watch = Watch(self, self.channel, "ready", self._key())
         return self._watch.descriptor
 
     def take(self, timeout: float | None = None) -> bytes:
@@ -98,42 +90,3 @@ class QueueEnd(KeeperConnection):
 
     def size(self) -> int:
         return int(self.channel.size())
-
-
-class Watch:
-    """Makes a descriptor readable while there are items, as far as this process knows, as long as its owner lives."""
-
-    def __init__(self, owner: object, channel: Handle[Any], *arguments: Any) -> None:
-        self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-        self._ready = partial(channel.within(_WATCH_SECONDS).ready, *arguments)
-        self._changed, self._taken, self._ended = threading.Condition(), 0, False
-        weakref.finalize(owner, self.end)
-        threading.Thread(target=self._run, name="treadle-queue-watch", daemon=True).start()
-
-    def look(self) -> None:
-        """An item was taken: look whether there is another one."""
-        with self._changed, contextlib.suppress(BlockingIOError):
-            self._taken += 1
-            self._changed.notify()
-            os.eventfd_read(self.descriptor)
-
-    def end(self) -> None:
-        with self._changed:
-            self._ended = True
-            self._changed.notify()
-
-    def _run(self) -> None:
-        with contextlib.suppress(TreadleError):  # the keeper has ended
-            while not self._ended:
-                taken = self._taken
-                with contextlib.suppress(CallWaitExpired):
-                    self._ready()
-                    self._announce(taken)
-            os.close(self.descriptor)
-
-    def _announce(self, taken: int) -> None:
-        """There were items when `taken` of them had been taken. Say so, and wait until one more is."""
-        with self._changed:
-            if self._taken == taken:
-                os.eventfd_write(self.descriptor, 1)
-                self._changed.wait_for(lambda: self._ended or self._taken != taken)

@@ -17,8 +17,10 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Iterator
 
+import msgspec
+
 from .instructions import Append, ShardLimits, ShardTiming, ToPeer
-from .messages import Acknowledge, Replicate, ShardView, StatePiece
+from .messages import Acknowledge, Entry, Replicate, ShardView, StatePiece
 from .state import State
 
 LOG = ""
@@ -27,6 +29,7 @@ NEVER = float("-inf")
 _PIECE = 4 << 20
 """Bytes of a piece of a state, and of the entries in a message, unless one is larger."""
 _log = logging.getLogger(__name__)
+_encode = msgspec.msgpack.Encoder().encode
 _USED = 0.8
 """The part of a lease that the primary uses: clocks differ in speed."""
 
@@ -66,9 +69,10 @@ class Followers:
         """The log is the only follower, and has all entries up to `index`."""
         self.members = {LOG: Follower(now, index)}
 
-    def add(self, entry: bytes) -> None:
-        """The next entry, already applied. Needed only with members."""
-        self._entries.append(entry)
+    def add(self, entry: Entry) -> None:
+        """The next entry, already applied."""
+        if self.members:
+            self._entries.append(_encode(entry))
 
     def acknowledged(self, name: str, message: Acknowledge, now: float) -> Follower | None:
         """A backup has answered. Returns it; None: it left the view."""

@@ -41,7 +41,6 @@ from .replies import CallLimits, Replies
 from .state import SESSION_BITS, State
 from .views import spread
 
-_encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(m.Entry).decode
 Role = Literal["outside", "loading", "joining", "backup", "primary"]
 
@@ -360,8 +359,7 @@ class Shard:
         for answer in self.state.answers:
             self._replies.hold(self.state.index, answer.session, answer)
         self.state.answers.clear()
-        if self._followers.members:
-            self._followers.add(_encode(entry))
+        self._followers.add(entry)
 
     def _apply(self, entry: m.Entry, state: State) -> tuple[int, bytes] | None:
         """Apply an entry; returns its number and the digests when the replicas are compared after it."""

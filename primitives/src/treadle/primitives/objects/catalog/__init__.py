@@ -7,6 +7,7 @@ meetings      CyclicBarrier, Latch, StaleClock, Flag, Promise
 queues        Queue, PriorityQueue
 rates         RateLimit
 arrays        the parts of a ShardedArray, and its rules
+memory        the memory of `memory_copies`
 """
 
 from .arrays import Adagrad, Adam, Addition, GradientDescent, UpdateRule

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from primitives.objects.local import Local
 
-from treadle.multiprocessing.consistency import Area, AreaCopies
-from treadle.multiprocessing.state import MEMORY_BYTES, PAGE_BYTES, PAGES_OF_CALL, SharedAreas
+from treadle.primitives.objects.catalog.memory import MEMORY_BYTES, PAGE_BYTES, PAGES_OF_CALL, SharedAreas
+from treadle.primitives.objects.memory_copies import Area, AreaCopies
 
 
 class Keeper:
