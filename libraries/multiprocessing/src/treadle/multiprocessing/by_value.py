@@ -24,9 +24,13 @@ import cloudpickle
 from cloudpickle.cloudpickle import _function_setstate
 
 from treadle.primitives.objects import Map
+from treadle.primitives.objects.large_values import LARGE
+from treadle.primitives.objects.values import is_plain
 
 from . import places
 
+Definitions = dict[str, bytes]
+"""Contents of definitions by their digests."""
 _MAIN = "__main__"
 _STORE = "definitions"
 loads = pickle.loads
@@ -34,13 +38,25 @@ loads = pickle.loads
 
 def dumps(value: object) -> bytes:
     """Return the value as bytes for `loads`. Raises the error of an object that cannot be pickled."""
-    return _dumped(value, whole=False)
+    return pickle.dumps(value, 5) if is_plain(value) else _dumped(value, {})
 
 
-def _dumped(value: object, *, whole: bool) -> bytes:
+def dumps_with_definitions(value: object) -> tuple[bytes, Definitions]:
+    """Return the same for a new process, and the small definitions that it uses."""
+    definitions: Definitions = {}
+    return _dumped(value, definitions), definitions
+
+
+def loads_with_definitions(data: bytes, definitions: Definitions) -> Any:
+    """In the new process: return the value."""
+    _arrived.update(definitions)
+    return loads(data)
+
+
+def _dumped(value: object, definitions: Definitions | None) -> bytes:
     data = io.BytesIO()
     pickler = ProcessPickler(data, protocol=5)
-    pickler.whole = whole
+    pickler.definitions = definitions
     pickler.dump(value)
     return data.getvalue()
 
@@ -53,14 +69,14 @@ class ProcessPickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         cloudpickle.Pickler._dispatch_table,
         copyreg.dispatch_table,
     )
-    whole = False
-    """The value is the content of a definition, and holds all definitions that it uses."""
+    definitions: Definitions | None
+    """Those that the value uses; None: the value is the content of a definition, and holds them."""
 
     def reducer_override(self, found: Any) -> Any:
         """Reduce functions and classes; everything else goes the way of pickle."""
         if isinstance(found, type | types.FunctionType) and found.__module__ == _MAIN:
-            if not self.whole and _is_at_top(found):
-                return _resolved, (_digest(found),)
+            if self.definitions is not None and _is_at_top(found):
+                return _resolved, (_digest(found, self.definitions),)
             if isinstance(found, types.FunctionType):
                 _, (code, _, _, _, closure), state, *_ = super().reducer_override(found)
                 return _made_in_main, (code, closure), state, None, None, _set_state
@@ -109,9 +125,11 @@ def _set_state(function: types.FunctionType, state: Any) -> None:
 
 # -- definitions by digest
 
-_digests: dict[int, tuple[Any, str]] = {}
-"""By the id of a definition of this process: the definition, and the digest under which it was sent last."""
+_digests: dict[int, tuple[Any, str, Definitions]] = {}
+"""By the id of a definition of this process: itself, the digest under which it was sent last, and its content."""
 _definitions: dict[str, Any] = {}
+_arrived: Definitions = {}
+"""The contents that came with this process."""
 _lock = threading.RLock()
 atexit.register(_digests.clear)  # they hold the globals of the program, which are cleared before modules are
 atexit.register(_definitions.clear)
@@ -123,26 +141,28 @@ def forget_digests() -> None:
         _digests.clear()
 
 
-def _digest(found: Any) -> str:
-    """Return the digest of a definition that is at the keeper."""
+def _digest(found: Any, definitions: Definitions) -> str:
+    """Return the digest of a definition that is at the keeper. Adds its content, if it is small."""
     with _lock:
-        known = _digests.get(id(found))
-        if known is None:
-            body = _dumped(found, whole=True)
+        if id(found) not in _digests:
+            body = _dumped(found, None)
             digest = hashlib.blake2b(body, digest_size=16).hexdigest()
-            known = _digests[id(found)] = found, digest
+            _digests[id(found)] = found, digest, {digest: body} if len(body) <= LARGE else {}
             if digest not in _definitions:
                 _definitions[digest] = found
                 store = places.named(_STORE, Map)
                 if not store.has(digest):
                     store.put(digest, places.packed(body))
-        return known[1]
+        _, digest, content = _digests[id(found)]
+        definitions.update(content)
+        return digest
 
 
 def _resolved(digest: str) -> Any:
     with _lock:
         if digest not in _definitions:
-            found = loads(places.unpacked(places.named(_STORE, Map).get(digest), keep=True))
+            body = _arrived.pop(digest, b"")
+            found = loads(body or places.unpacked(places.named(_STORE, Map).get(digest), keep=True))
             _definitions[digest] = vars(sys.modules[_MAIN]).setdefault(found.__qualname__, found)
-            _digests.setdefault(id(_definitions[digest]), (_definitions[digest], digest))
+            _digests.setdefault(id(_definitions[digest]), (_definitions[digest], digest, {}))
         return _definitions[digest]

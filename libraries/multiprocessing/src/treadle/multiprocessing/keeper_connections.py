@@ -24,13 +24,10 @@ class KeeperConnection(connection._ConnectionBase):
     _check_closed: Callable[[], None]
     _watch: Watch | None = None
 
-    def __init__(self, channel: Handle[Any], readable: bool = True, writable: bool = True) -> None:
-        super().__init__(0, readable, writable)
-        self.channel = channel
-
-    def _key(self) -> int:
-        """The first argument of the methods."""
-        raise NotImplementedError
+    def __init__(self, channel: Handle[Any], key: Callable[[], int], *ways: bool) -> None:
+        """`key`: the first argument of the methods. `ways`: whether it is readable, and writable; it is both."""
+        super().__init__(0, *ways)
+        self.channel, self._key = channel, key
 
     def fileno(self) -> int:
         """Return a descriptor for `connection.wait`. It is readable while there is something to receive."""
@@ -72,10 +69,7 @@ class QueueEnd(KeeperConnection):
     channel: Handle[QueueItems]
 
     def __reduce__(self) -> Any:
-        return QueueEnd, (self.channel,)
-
-    def _key(self) -> int:
-        return presence()
+        return QueueEnd, (self.channel, presence)
 
     def offer(self, data: bytes, now: bool) -> bool:  # noqa: ARG002  there is room
         self._send_bytes(data)

@@ -74,7 +74,7 @@ class PipeConnection(KeeperConnection):
     """One end of a pipe."""
 
     def __init__(self, pipe: Handle[PipeState], end: int, readable: bool, writable: bool, came: bool = False) -> None:
-        super().__init__(pipe, readable, writable)
+        super().__init__(pipe, lambda: end, readable, writable)
         self._end = end
         pipe.hold(end, presence(), came)
 
@@ -82,9 +82,6 @@ class PipeConnection(KeeperConnection):
         self._check_closed()
         self.channel.lend(self._end)
         return PipeConnection, (self.channel, self._end, self.readable, self.writable, True)
-
-    def _key(self) -> int:
-        return self._end
 
     def send(self, obj: Any) -> None:
         self.send_bytes(dumps(obj))

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from treadle.primitives.objects import Handle, Keepers, large_values
 from treadle.primitives.objects.client_session import RUN, Access, ClientSession
-from treadle.primitives.objects.handle import create, post, session_of
+from treadle.primitives.objects.handle import create
 from treadle.primitives.objects.large_values import Packed
 
 from .consistency import publish, refresh
-from .state import Presence
 
 if TYPE_CHECKING:
     from treadle.client import Session
@@ -27,7 +26,7 @@ T = TypeVar("T")
 _PLACE = "treadle_objects"
 """Key of the configuration that each process inherits from the process that started it."""
 _lock, _beginning = threading.RLock(), threading.RLock()
-_presence: dict[tuple[int, Access], tuple[int, ClientSession]] = {}
+_presence: dict[tuple[int, Access], ClientSession] = {}
 _forbidden: list[bool] = []
 _executors: list[str] = []
 _sessions: list[Session] = []
@@ -107,10 +106,17 @@ def presence() -> int:
     if key not in _presence:
         with _beginning:
             if key not in _presence:
-                handle = named("presence", Presence)
-                session = session_of(handle)
-                _presence[key] = post(session, handle, "number").result(), session
-    return _presence[key][0]
+                _presence[key] = _lasting_session(key[1])
+    return _presence[key].number
+
+
+def _lasting_session(at: Access) -> ClientSession:
+    """The session of the main thread; in other threads a session without an owner."""
+    is_main = threading.current_thread() is threading.main_thread()
+    session = at.session(_PLACE) if is_main else ClientSession(at, at.shard_of(_PLACE), owned=False)
+    session.begin()
+    session.keep()  # the keeper reports the end of a session from which it has had a message
+    return session
 
 
 def packed(data: bytes, least: int = large_values.LARGE) -> Packed:

@@ -26,7 +26,7 @@ from typing import Any
 from treadle.primitives import run_keys
 
 from . import consistency
-from .by_value import dumps, forget_digests, loads
+from .by_value import dumps_with_definitions, forget_digests, loads_with_definitions
 from .installation import install, is_installed
 from .places import inherited
 
@@ -66,8 +66,8 @@ class Popen(popen_forkserver.Popen):
         settings[_LIBRARIES] = _libraries()
         context.set_spawning_popen(self)
         try:
-            body = dumps(process_obj)
-            self._start(settings, (dict(os.environ), inherited(), _main_file(), is_installed(), body))
+            content, file = dumps_with_definitions(process_obj), vars(sys.modules["__main__"]).get("__file__")
+            self._start(settings, (dict(os.environ), inherited(), file, is_installed(), *content))
         finally:
             context.set_spawning_popen(None)
 
@@ -126,7 +126,7 @@ def _arrived(
     config: dict[str, Any],
     file: str | None,
     installed: bool,
-    body: bytes,
+    *content: Any,
 ) -> process.BaseProcess:
     for run, key in keys.items():
         run_keys.hold(run, key)
@@ -143,9 +143,5 @@ def _arrived(
         install()
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()  # the fork server has one state for all
-    found: process.BaseProcess = loads(body)
+    found: process.BaseProcess = loads_with_definitions(*content)
     return found
-
-
-def _main_file() -> str | None:
-    return getattr(sys.modules["__main__"], "__file__", None)

@@ -23,7 +23,7 @@ _Standard = multiprocessing.queues.Queue  # `install` replaces the name
 
 def _end(bound: int = 0, joinable: bool = False) -> QueueEnd | SocketEnd:
     if bound or joinable or spans_machines():
-        return QueueEnd(new(QueueItems, bound, joinable))
+        return QueueEnd(new(QueueItems, bound, joinable), presence)
     return SocketEnd.new()
 
 
@@ -78,13 +78,13 @@ class Queue(_Standard):  # type: ignore[type-arg]
 
     def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
         self._check()
-        if self._counted and not waited(self._channel, "reserve", timeout if block else 0.0, presence()):
+        if self._counted and not waited(self._reader.channel, "reserve", timeout if block else 0.0, presence()):
             raise Full
         try:
             data = dumps(obj)
         except Exception as error:  # noqa: BLE001  reported as the standard library does
             if self._counted:
-                self._channel.give_back(presence())
+                self._reader.channel.give_back(presence())
             self._on_queue_feeder_error(error, obj)
         else:
             self._put(data)
@@ -109,10 +109,6 @@ class Queue(_Standard):  # type: ignore[type-arg]
         if self._closed:
             raise ValueError(f"Queue {self!r} is closed")
 
-    @property
-    def _channel(self) -> Any:
-        return self._reader.channel
-
     def qsize(self) -> int:
         return int(self._reader.size())
 
@@ -127,8 +123,8 @@ class JoinableQueue(Queue, multiprocessing.queues.JoinableQueue):  # type: ignor
 
     def task_done(self) -> None:
         publish()
-        self._channel.done(presence())
+        self._reader.channel.done(presence())
 
     def join(self) -> None:
-        self._channel.join()
+        self._reader.channel.join()
         refresh()

@@ -25,15 +25,6 @@ def size_of(item: Packed | None) -> int:
 
 
 @shared
-class Presence:
-    """Tells each process the number of its session."""
-
-    @read
-    def number(self) -> int:
-        return current().session
-
-
-@shared
 class Permits:
     """The permits of a lock or semaphore. With `tracked`, a dead process loses its permits: when no other one is free,
     one call of `acquire` raises HolderLost, and then they are free.

@@ -149,6 +149,11 @@ class ClientSession:
         self._posted: tuple[MethodCall, Connection | None] | None = None
 
     @property
+    def number(self) -> int:
+        """The number of the session; 0: it has not begun."""
+        return self._session
+
+    @property
     def incarnation(self) -> int:
         """The incarnation of the shard's state in which the session began; 0: it has not begun."""
         return self._session >> SESSION_BITS

@@ -18,13 +18,13 @@ loads = pickle.loads
 
 def dumps(value: object) -> bytes:
     """Return the value, with classes and functions by value. Raises the error of an object that cannot be pickled."""
-    return pickle.dumps(value, 5) if _is_plain(value) else pack_whole(value)
+    return pickle.dumps(value, 5) if is_plain(value) else pack_whole(value)
 
 
-def _is_plain(value: object) -> bool:
+def is_plain(value: object) -> bool:
     """Return whether pickle alone is enough, which is faster: of usual arguments of calls it is."""
     if type(value) is tuple:
-        return all(map(_is_plain, value))
+        return all(map(is_plain, value))
     return type(value) in _PLAIN or (type(value) is dict and not value)
 
 
