@@ -16,9 +16,8 @@ import pickle
 import sys
 import threading
 import types
-from collections import ChainMap
 from multiprocessing.reduction import ForkingPickler
-from typing import Any, ClassVar
+from typing import Any
 
 import cloudpickle
 from cloudpickle.cloudpickle import _function_setstate
@@ -33,6 +32,7 @@ Definitions = dict[str, bytes]
 """Contents of definitions by their digests."""
 _MAIN = "__main__"
 _STORE = "definitions"
+_BY_VALUE = type, types.FunctionType
 loads = pickle.loads
 
 
@@ -64,17 +64,20 @@ def _dumped(value: object, definitions: Definitions | None) -> bytes:
 class ProcessPickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
     """cloudpickle with the reductions of multiprocessing: connections, methods, ctypes."""
 
-    dispatch_table: ClassVar[Any] = ChainMap(
-        ForkingPickler._extra_reducers,  # type: ignore[attr-defined]
-        cloudpickle.Pickler._dispatch_table,
-        copyreg.dispatch_table,
-    )
+    @property
+    def dispatch_table(self) -> dict[type, Any]:
+        """Read once by each pickler. A dictionary: pickle looks up the class of each object."""
+        ours: Any = ForkingPickler
+        return {**copyreg.dispatch_table, **cloudpickle.Pickler._dispatch_table, **ours._extra_reducers}
+
     definitions: Definitions | None
     """Those that the value uses; None: the value is the content of a definition, and holds them."""
 
     def reducer_override(self, found: Any) -> Any:
         """Reduce functions and classes; everything else goes the way of pickle."""
-        if isinstance(found, type | types.FunctionType) and found.__module__ == _MAIN:
+        if not isinstance(found, _BY_VALUE):
+            return NotImplemented  # first, since it is called for each object
+        if found.__module__ == _MAIN:
             if self.definitions is not None and _is_at_top(found):
                 return _resolved, (_digest(found, self.definitions),)
             if isinstance(found, types.FunctionType):
