@@ -8,7 +8,6 @@ are sent to each process once, by the digest of their content.
 from __future__ import annotations
 
 import atexit
-import copyreg
 import ctypes
 import hashlib
 import io
@@ -19,9 +18,9 @@ import types
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-import cloudpickle
 from cloudpickle.cloudpickle import _function_setstate
 
+from treadle.primitives.encoding.by_value_pickler import BY_VALUE, ByValuePickler
 from treadle.primitives.objects import Map
 from treadle.primitives.objects.large_values import LARGE
 from treadle.primitives.objects.values import is_plain
@@ -32,7 +31,6 @@ Definitions = dict[str, bytes]
 """Contents of definitions by their digests."""
 _MAIN = "__main__"
 _STORE = "definitions"
-_BY_VALUE = type, types.FunctionType
 loads = pickle.loads
 
 
@@ -61,22 +59,21 @@ def _dumped(value: object, definitions: Definitions | None) -> bytes:
     return data.getvalue()
 
 
-class ProcessPickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
-    """cloudpickle with the reductions of multiprocessing: connections, methods, ctypes."""
+class ProcessPickler(ByValuePickler):
+    """Has the reductions of multiprocessing, too: connections, methods, ctypes."""
 
     @property
     def dispatch_table(self) -> dict[type, Any]:
-        """Read once by each pickler. A dictionary: pickle looks up the class of each object."""
         ours: Any = ForkingPickler
-        return {**copyreg.dispatch_table, **cloudpickle.Pickler._dispatch_table, **ours._extra_reducers}
+        return {**super().dispatch_table, **ours._extra_reducers}
 
     definitions: Definitions | None
     """Those that the value uses; None: the value is the content of a definition, and holds them."""
 
     def reducer_override(self, found: Any) -> Any:
         """Reduce functions and classes; everything else goes the way of pickle."""
-        if not isinstance(found, _BY_VALUE):
-            return NotImplemented  # first, since it is called for each object
+        if not isinstance(found, BY_VALUE):
+            return NotImplemented
         if found.__module__ == _MAIN:
             if self.definitions is not None and _is_at_top(found):
                 return _resolved, (_digest(found, self.definitions),)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import pickle
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 from .codec import keep_outside
@@ -58,8 +57,10 @@ def pack_whole(value: object) -> bytes:
 
 
 def _pickled(value: object, refer: Callable[[object], object] | None, keep: Callable[[Any], bool] | None) -> bytes:
+    from .by_value_pickler import ByValuePickler, ReferringPickler  # not needed where nothing is by value
+
     data = io.BytesIO()
-    pickler = _pickler()(data, protocol=5, buffer_callback=keep)
+    pickler = (ByValuePickler if refer is None else ReferringPickler)(data, protocol=5, buffer_callback=keep)
     pickler.refer = refer
     pickler.dump(value)
     return data.getvalue()
@@ -83,16 +84,3 @@ class _Unpickler(pickle.Unpickler):
 
     def persistent_load(self, name: Any) -> object:
         return self.resolve(name)
-
-
-@cache
-def _pickler() -> Any:
-    import cloudpickle  # not needed where nothing is by value
-
-    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle has no types
-        refer: Callable[[object], object] | None
-
-        def persistent_id(self, found: object) -> object:
-            return None if self.refer is None else self.refer(found)
-
-    return Pickler
