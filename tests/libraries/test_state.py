@@ -8,6 +8,7 @@ import pytest
 from primitives.objects.local import Late, Local
 
 from treadle.multiprocessing import HolderLost
+from treadle.multiprocessing.pipes import PipeState
 from treadle.multiprocessing.state import CHANNEL_BYTES, Permits, PoolTasks, QueueItems, Rendezvous, Waiters
 
 WAITS = Local.WAITS
@@ -174,3 +175,19 @@ def test_result_of_a_worker_that_dies_later_is_kept() -> None:
     assert it.call(1, "collect") == [((7, 0), b"result", "")]
     assert it.call(1, "add", (7, 1), b"task") is None
     assert it.call(1, "add", (7, 2), b"task") is WAITS
+
+
+def test_end_of_a_pipe_whose_process_died_before_it_arrived_is_closed() -> None:
+    it = Local(PipeState)
+    mine, process, one, two = (it.session() for _ in range(4))
+    it.call(mine, "hold", 0, mine, 0)
+    journeys = [it.call(mine, "leave", 1) for _ in range(2)]
+    assert it.call(one, "get", 0) is WAITS
+    it.call(mine, "hold", 1, process, journeys[0])
+    it.end(process)
+    assert it.call(two, "get", 0) is WAITS
+    for journey in journeys:
+        it.call(mine, "arrive", 1, journey)
+    for session in (one, two):
+        with pytest.raises(EOFError):
+            it.value(session)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import errno
 from collections import deque
+from functools import partial
+from multiprocessing import context
 from typing import Any
 
-from treadle.primitives.objects import Handle, read, removes, shared, when
+from treadle.primitives.objects import Handle, current, read, removes, shared, when
 from treadle.primitives.objects.large_values import Packed
 
 from .by_value import dumps
@@ -25,14 +27,20 @@ class PipeState:
         """The items that each end has yet to receive."""
         self.bytes = [0, 0]
         self.holders: list[list[int]] = [[], []]
-        self.travelling = [0, 0]
+        self.journeys: list[set[int]] = [set(), set()]
 
-    def hold(self, end: int, holder: int, came: bool) -> None:
+    def hold(self, end: int, holder: int, journey: int) -> None:
         self.holders[end].append(holder)
-        self.travelling[end] -= came
+        self.arrive(end, journey)
 
-    def lend(self, end: int) -> None:
-        self.travelling[end] += 1
+    def leave(self, end: int) -> int:
+        """The end is on its way to another process; returns the number of its journey."""
+        self.journeys[end].add(current().number)
+        return current().number
+
+    def arrive(self, end: int, journey: int) -> None:
+        """End a journey, also without an arrival."""
+        self.journeys[end].discard(journey)
 
     @removes
     def close(self, end: int, holder: int) -> None:
@@ -40,7 +48,7 @@ class PipeState:
             self.holders[end].remove(holder)
 
     def _is_open(self, end: int) -> bool:
-        return bool(self.holders[end]) or self.travelling[end] > 0
+        return bool(self.holders[end] or self.journeys[end])
 
     @when(lambda self, end, _: self.bytes[1 - end] < CHANNEL_BYTES or not self._is_open(1 - end))
     def put(self, end: int, item: Packed) -> None:
@@ -73,15 +81,18 @@ class PipeState:
 class PipeConnection(KeeperConnection):
     """One end of a pipe."""
 
-    def __init__(self, pipe: Handle[PipeState], end: int, readable: bool, writable: bool, came: bool = False) -> None:
+    def __init__(self, pipe: Handle[PipeState], end: int, readable: bool, writable: bool, journey: int = 0) -> None:
         super().__init__(pipe, lambda: end, readable, writable)
         self._end = end
-        pipe.hold(end, presence(), came)
+        pipe.hold(end, presence(), journey)
 
     def __reduce__(self) -> Any:
         self._check_closed()
-        self.channel.lend(self._end)
-        return PipeConnection, (self.channel, self._end, self.readable, self.writable, True)
+        journey = self.channel.leave(self._end)
+        popen: Any = context.get_spawning_popen()
+        if popen is not None:  # the process may end before it has the end
+            popen.journeys.append(partial(self.channel.arrive, self._end, journey))
+        return PipeConnection, (self.channel, self._end, self.readable, self.writable, journey)
 
     def send(self, obj: Any) -> None:
         self.send_bytes(dumps(obj))

@@ -12,6 +12,7 @@ import os
 import pickle
 import sys
 import types
+from collections.abc import Callable
 from multiprocessing import (
     context,
     forkserver,
@@ -57,6 +58,7 @@ class Popen(popen_forkserver.Popen):
         return status
 
     def _launch(self, process_obj: Any) -> None:
+        self.journeys: list[Callable[[], None]] = []
         forget_digests()
         consistency.publish()
         process_obj._config.update(inherited())
@@ -73,12 +75,11 @@ class Popen(popen_forkserver.Popen):
 
     def _start(self, settings: dict[str, Any], arrival: tuple[Any, ...]) -> None:
         _preload(settings.pop(_LIBRARIES))
-        self.sentinel, writer = _connect(self._fds)
+        self.pid, self.sentinel, writer = _ask(self._fds)
         alive = os.dup(writer)  # its end tells the process that its parent has ended
         self.finalizer = util.Finalize(self, util.close_fds, (alive, self.sentinel))  # type: ignore[attr-defined]
         with open(writer, "wb") as file:
             file.write(pickle.dumps(settings) + pickle.dumps(_Arrival(run_keys.held(), *arrival)))
-        self.pid = forkserver.read_signed(self.sentinel)
 
 
 def _libraries() -> list[str]:
@@ -97,17 +98,29 @@ def _preload(libraries: list[str]) -> None:
     forkserver.set_forkserver_preload(list(dict.fromkeys([*own, *_server._preload_modules, *libraries])))
 
 
-def _connect(descriptors: list[int]) -> tuple[int, int]:
-    """Ask the fork server of the program for a process; returns the descriptors of its status and its input."""
+def _ask(descriptors: list[int]) -> tuple[int, int, int]:
+    """Ask the fork server of the program for a process; returns its id, and the descriptors of its status and input.
+
+    It has no input yet, so that one that is asked for twice ends.
+    """
     try:
-        return forkserver.connect_to_new_process(descriptors)
-    except OSError:  # it has ended, or a worker has cleared its temporary folder, with the socket
+        return _asked(descriptors)
+    except (OSError, EOFError):  # it has ended, or a worker has cleared its temporary folder, with the socket
         vars(_server).pop("ensure_running", None)  # see `_arrived`
         with contextlib.suppress(FileNotFoundError):
             _server._stop()
         if not os.path.isdir(util.get_temp_dir()):
             process.current_process()._config.pop("tempdir")  # type: ignore[attr-defined]
-        return forkserver.connect_to_new_process(descriptors)
+        return _asked(descriptors)
+
+
+def _asked(descriptors: list[int]) -> tuple[int, int, int]:
+    sentinel, writer = forkserver.connect_to_new_process(descriptors)
+    try:
+        return forkserver.read_signed(sentinel), sentinel, writer
+    except EOFError:
+        util.close_fds(sentinel, writer)  # type: ignore[attr-defined]
+        raise
 
 
 class _Arrival:

@@ -6,7 +6,6 @@ import multiprocessing.queues
 import sys
 import threading
 from collections.abc import Callable
-from functools import partial
 from queue import Empty, Full
 from typing import Any
 
@@ -25,11 +24,6 @@ def _end(bound: int = 0, joinable: bool = False) -> QueueEnd | SocketEnd:
     if bound or joinable or spans_machines():
         return QueueEnd(new(QueueItems, bound, joinable), presence)
     return SocketEnd.new()
-
-
-def _send_again(end: Any, item: Any) -> None:
-    """For the thread of the standard library, which pickles what it sends."""
-    end.send_counted(loads(item))
 
 
 class SimpleQueue(multiprocessing.queues.SimpleQueue):  # type: ignore[type-arg]
@@ -74,7 +68,8 @@ class Queue(_Standard):  # type: ignore[type-arg]
         self._ignore_epipe = False
         self._wlock = self._sem = threading.Semaphore(sys.maxsize)  # the thread needs neither
         self._reset()  # type: ignore[attr-defined]
-        self._send_bytes = partial(_send_again, self._writer)
+        # The thread pickles what it sends. It must not hold the queue, whose end ends it.
+        self._send_bytes = lambda item, end=state[1]: end.send_counted(loads(item))
 
     def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
         self._check()

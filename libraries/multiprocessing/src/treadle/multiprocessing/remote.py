@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from multiprocessing import forkserver, util
@@ -57,7 +58,7 @@ class RemotePopen(Popen):
         self.sentinel, writer = os.pipe()
         self.finalizer = util.Finalize(self, os.close, (self.sentinel,))
         call = session.submit(_run, settings, ({}, *arrival[1:]), self._remote)
-        call.add_done_callback(partial(_report, writer, settings["name"]))
+        call.add_done_callback(partial(_report, writer, settings["name"], self.journeys))
 
     def _send_signal(self, sig: int) -> None:
         if self.returncode is None:
@@ -65,13 +66,16 @@ class RemotePopen(Popen):
                 self._remote.send(sig)
 
 
-def _report(writer: int, name: str, call: Future[int]) -> None:
-    """Write the exit code to the sentinel."""
+def _report(writer: int, name: str, journeys: list[Callable[[], None]], call: Future[int]) -> None:
+    """Write the exit code to the sentinel, after an end of the journeys of ends of pipes to the process."""
     try:
         status = call.result()
     except Exception as error:  # noqa: BLE001  the worker was lost, or the call refused
         sys.stderr.write(f"{name}: {error}\n")
         status = -signal.SIGKILL
+    with contextlib.suppress(TreadleError):  # the keepers have ended
+        for arrive in journeys:
+            arrive()
     with contextlib.suppress(OSError), open(writer, "wb") as file:  # the sentinel may be closed
         forkserver.write_signed(file.fileno(), status)
 
