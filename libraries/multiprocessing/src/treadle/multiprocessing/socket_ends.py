@@ -60,7 +60,8 @@ class SocketEnd(connection._ConnectionBase):
         try:
             self._sender.sendmsg(packet, (), flags)
         except OSError:
-            remove(item)
+            if isinstance(item, str):
+                remove(item)
             raise
 
     def take(self, timeout: float | None = None) -> Any:
@@ -91,6 +92,7 @@ class SocketEnd(connection._ConnectionBase):
         self._sender.close()
         self._receiver.close()
         os.close(self._count)
+        self._count = -1  # another thread may send meanwhile
 
 
 def _rebuilt(*descriptors: Any) -> SocketEnd:
