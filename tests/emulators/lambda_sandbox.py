@@ -170,7 +170,8 @@ class Sandbox:
             self._ended = None
 
     def kill(self) -> None:
-        _signal(self._tree(), signal.SIGKILL)
+        """Also frozen processes whose parent was killed meanwhile."""
+        _signal([*self._tree(), *self._frozen], signal.SIGKILL)
 
     def claim(self, size: int) -> None:
         """Report its memory as if `size` bytes were in use."""
