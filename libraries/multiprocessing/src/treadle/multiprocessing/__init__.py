@@ -10,6 +10,7 @@ has the differences. Layout:
 
     context                  the functions of this module
     processes, pool, queues, synchronize    subclasses of the standard library's
+    socket_ends, keeper_connections, pipes  where the items of queues and the messages of pipes are
     popen, remote            start a process, on this machine or at a worker
     state, places            shared classes, the keeper that holds their objects, and the workers
     by_value                 pickles with the definitions of `__main__`

@@ -20,10 +20,10 @@ from typing import Any
 
 from cloudpickle.cloudpickle import _function_setstate
 
+from treadle.primitives.encoding.by_value import is_plain
 from treadle.primitives.encoding.by_value_pickler import BY_VALUE, ByValuePickler
 from treadle.primitives.objects import Map
 from treadle.primitives.objects.large_values import LARGE
-from treadle.primitives.objects.values import is_plain
 
 from . import places
 
@@ -62,13 +62,13 @@ def _dumped(value: object, definitions: Definitions | None) -> bytes:
 class ProcessPickler(ByValuePickler):
     """Has the reductions of multiprocessing, too: connections, methods, ctypes."""
 
+    definitions: Definitions | None
+    """Gets the small definitions that the value uses; None: the value is a definition, and has all in itself."""
+
     @property
     def dispatch_table(self) -> dict[type, Any]:
         ours: Any = ForkingPickler
         return {**super().dispatch_table, **ours._extra_reducers}
-
-    definitions: Definitions | None
-    """Those that the value uses; None: the value is the content of a definition, and holds them."""
 
     def reducer_override(self, found: Any) -> Any:
         """Reduce functions and classes; everything else goes the way of pickle."""

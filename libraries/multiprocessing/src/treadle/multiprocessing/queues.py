@@ -68,7 +68,7 @@ class Queue(_Standard):  # type: ignore[type-arg]
         self._ignore_epipe = False
         self._wlock = self._sem = threading.Semaphore(sys.maxsize)  # the thread needs neither
         self._reset()  # type: ignore[attr-defined]
-        # The thread pickles what it sends. It must not hold the queue, whose end ends it.
+        # The thread pickles its items, and must not keep the queue alive: it ends with the queue.
         self._send_bytes = lambda item, end=state[1]: end.send_counted(loads(item))
 
     def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:

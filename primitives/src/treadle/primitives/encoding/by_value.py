@@ -30,13 +30,13 @@ def pack(
     `refer` returns a plain name for an object that stays outside, such as a future, and None for every other object. It
     may be left out for atoms, tuples, lists and dicts. `known`: classes of tuples that every process can import.
     """
-    if _is_plain(value, _PLAIN | known):
+    if is_plain(value, _PLAIN | known):
         return (pickle.dumps(value, protocol=5),)
     buffers: list[pickle.PickleBuffer] = []
     return (_pickled(value, refer, lambda buffer: keep_outside(buffers, buffer)), *buffers)
 
 
-def _is_plain(value: object, containers: frozenset[type]) -> bool:
+def is_plain(value: object, containers: frozenset[type] = _PLAIN) -> bool:
     """Whether the value consists of atoms in these containers: cloudpickle has nothing to add."""
     left: list[Any] = [value]
     for one in left:

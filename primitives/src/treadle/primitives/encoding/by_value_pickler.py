@@ -21,7 +21,7 @@ class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle 
         return {**copyreg.dispatch_table, **cloudpickle.Pickler._dispatch_table}
 
     def reducer_override(self, found: Any) -> Any:
-        """Called for each object that is no atom or container."""
+        """Pickle calls it for all objects except numbers, texts and built-in containers."""
         return super().reducer_override(found) if isinstance(found, BY_VALUE) else NotImplemented
 
 

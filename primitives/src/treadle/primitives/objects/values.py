@@ -8,9 +8,8 @@ import pickle
 import types
 from typing import Any
 
-from ..encoding.by_value import pack_whole
+from ..encoding.by_value import is_plain, pack_whole
 
-_PLAIN = (type(None), bool, int, float, str, bytes)
 DIGEST_BYTES = 8
 
 loads = pickle.loads
@@ -19,13 +18,6 @@ loads = pickle.loads
 def dumps(value: object) -> bytes:
     """Return the value, with classes and functions by value. Raises the error of an object that cannot be pickled."""
     return pickle.dumps(value, 5) if is_plain(value) else pack_whole(value)
-
-
-def is_plain(value: object) -> bool:
-    """Return whether pickle alone is enough, which is faster: of usual arguments of calls it is."""
-    if type(value) is tuple:
-        return all(map(is_plain, value))
-    return type(value) in _PLAIN or (type(value) is dict and not value)
 
 
 def digest(value: object) -> bytes:
